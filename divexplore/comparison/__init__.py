@@ -1,0 +1,1 @@
+"""Two traces of one prompt: where they part, by how much, and what that means."""

@@ -1,0 +1,109 @@
+"""The result of a comparison: two traces, what was measured between them, and the judgement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from divexplore.comparison.verdict import Judgement, Verdict
+    from divexplore.trace import Trace
+
+__all__ = ["Comparison", "Side", "Split"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One side at the split. Logits are raw, in fp64 after an exact cast; `gap` is its chosen logit minus the other's."""
+
+    token_id: int
+    text: str
+    logit: float
+    probability: float
+    margin: float
+    margin_ulps: float
+    gap: float
+    exact_tie: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """The first step whose tokens differ. `epsilon` is max |Δlogit| over the vocabulary; `pair_swing` is gap_A + gap_B."""
+
+    step: int
+    epsilon: float
+    pair_swing: float
+    a: Side
+    b: Side
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two runs of one prompt, side by side.
+
+    Parameters
+    ----------
+    a, b
+        The two traces.
+    steps
+        What was measured on the common prefix, a row a step: ``step`` and ``epsilon`` (logits, null where the raw rows
+        could not be compared). The split is the last step of it, for later steps have other prefixes.
+    columns
+        The aligned streams, a row a column: ``a`` and ``b`` are steps, or null for a gap.
+    judgement
+        The verdict with its reasons.
+    split
+        The first step whose tokens differ, or ``None``.
+    """
+
+    a: Trace
+    b: Trace
+    steps: pl.DataFrame
+    columns: pl.DataFrame
+    judgement: Judgement
+    split: Split | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The first rule that holds."""
+        return self.judgement.verdict
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether a check that the verdict needs could not run."""
+        return self.judgement.inconclusive
+
+    @property
+    def why(self) -> str:
+        """One sentence with numbers."""
+        return self.judgement.why
+
+    @property
+    def next(self) -> str:
+        """One sentence: what to try."""
+        return self.judgement.next
+
+    @property
+    def first_divergence(self) -> int | None:
+        """First step whose tokens differ (the field's Div_Index)."""
+        return None if self.split is None else self.split.step
+
+    @property
+    def first_drift(self) -> int | None:
+        """First step of the common prefix whose raw rows differ in value."""
+        drifted = self.steps.filter(self.steps["epsilon"] > 0)["step"]
+        return int(drifted[0]) if len(drifted) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain JSON values: what ``divexplore compare --json`` prints."""
+        from divexplore.comparison.report import to_dict
+
+        return to_dict(self)
+
+    def to_markdown(self) -> str:
+        """The report as Markdown, to paste into an issue."""
+        from divexplore.comparison.report import to_markdown
+
+        return to_markdown(self)

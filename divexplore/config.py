@@ -1,0 +1,249 @@
+"""What may differ between two runs: the configuration of a run, and the pairs that people ask for most."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from divexplore.errors import Refusal, nearest
+
+__all__ = ["DTYPES", "PRESETS", "Preset", "RunConfig"]
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+_SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flex_attention")
+_PRECISIONS = ("highest", "high", "medium")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """All that may change numbers or the choice of token. ``None`` leaves a field as the model and process have it.
+
+    Parameters
+    ----------
+    dtype
+        Computing dtype: ``float64``, ``float32``, ``bfloat16``, ``float16`` (or ``fp64`` … ``bf16``). Parameters are
+        cast, buffers keep theirs.
+    device
+        A torch device, such as ``cpu`` or ``cuda:0``.
+    batch_size
+        Rows in the batch (1 to 4096). The observed row is one of them, the others are filled (`fill`).
+    row
+        Which row of the batch holds the prompt, 0 to ``batch_size - 1``.
+    fill
+        What the other rows hold: ``"copies"`` of the prompt, ``"prompts"`` (bundled ones of other lengths), or a
+        sequence of texts or of token-id lists, one for each *other* row.
+    left_pad
+        Pads put before the observed prompt, beyond those that a batch needs.
+    attn_implementation
+        ``eager``, ``sdpa``, or any that transformers knows on this machine.
+    use_cache
+        Whether decode steps read a key-value cache; without it each step is a prefill of all tokens so far.
+    prefill_chunk
+        Tokens of a prefill chunk; the prompt enters the cache in pieces of this size.
+    num_threads
+        Threads of torch's CPU operations.
+    deterministic
+        ``torch.use_deterministic_algorithms``. It covers neither batch size nor threads.
+    float32_matmul_precision
+        ``highest``, ``high`` or ``medium`` (``torch.set_float32_matmul_precision``).
+    mkldnn
+        Whether torch may use oneDNN.
+    seed
+        ``torch.manual_seed``; greedy decoding does not read it, which a comparison can show.
+    """
+
+    dtype: str | None = None
+    device: str | None = None
+    batch_size: int | None = None
+    row: int | None = None
+    fill: str | Sequence[str] | Sequence[Sequence[int]] | None = None
+    left_pad: int | None = None
+    attn_implementation: str | None = None
+    use_cache: bool | None = None
+    prefill_chunk: int | None = None
+    num_threads: int | None = None
+    deterministic: bool | None = None
+    float32_matmul_precision: str | None = None
+    mkldnn: bool | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", _dtype(self.dtype))
+        for name, low in (("batch_size", 1), ("row", 0), ("left_pad", 0), ("prefill_chunk", 1), ("num_threads", 1), ("seed", 0)):
+            _whole_number(name, getattr(self, name), low)
+        for name in ("use_cache", "deterministic", "mkldnn"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, bool):
+                raise Refusal(f"{name}={value!r}", "True, False or None", f"Write {name}=True or {name}=False.")
+        if self.batch_size is not None and self.batch_size > 4096:
+            raise Refusal(f"batch_size={self.batch_size}", "1 to 4096", "Choose a smaller batch.")
+        if self.float32_matmul_precision not in (None, *_PRECISIONS):
+            raise Refusal(
+                f"float32_matmul_precision={self.float32_matmul_precision!r}", ", ".join(_PRECISIONS), "Choose one of these."
+            )
+        self._check_fill()
+        if self.row is not None and self.row >= self.rows:
+            raise Refusal(
+                f"row={self.row} in a batch of {self.rows}",
+                f"0 to {self.rows - 1}",
+                "Give a smaller row or a larger batch_size.",
+            )
+        if self.prefill_chunk is not None and self.use_cache is False:
+            raise Refusal(
+                "prefill_chunk with use_cache=False", "prefill_chunk with a cache", "A chunk enters the cache; leave one out."
+            )
+
+    def _check_fill(self) -> None:
+        fill = self.fill
+        if fill is None:
+            return
+        if isinstance(fill, str):
+            if fill not in ("copies", "prompts"):
+                raise Refusal(f"fill={fill!r}", "'copies', 'prompts' or a list", "Put a single text in a list: fill=[text].")
+            return
+        if not isinstance(fill, Sequence) or isinstance(fill, bytes):
+            raise Refusal(f"fill={fill!r}", "'copies', 'prompts', texts or id lists", "Give one entry for each other row.")
+        entries: list[str | tuple[int, ...]] = []
+        for entry in fill:
+            if isinstance(entry, str):
+                entries.append(entry)
+            elif isinstance(entry, Sequence) and all(isinstance(i, int) and i >= 0 for i in entry):
+                entries.append(tuple(entry))
+            else:
+                raise Refusal(f"fill entry {entry!r}", "a text or a list of token ids", "Replace that entry.")
+            if not len(entries[-1]):
+                raise Refusal("an empty entry in fill", "texts or id lists with at least one token", "Remove or fill it.")
+        object.__setattr__(self, "fill", tuple(entries))  # hashable, and safe from a later change of the list
+        if self.batch_size is None:
+            object.__setattr__(self, "batch_size", len(entries) + 1)
+        elif self.batch_size != len(entries) + 1:
+            raise Refusal(
+                f"batch_size={self.batch_size} with {len(entries)} other rows in fill",
+                f"batch_size={len(entries) + 1} or None",
+                "fill lists the other rows; leave batch_size out.",
+            )
+
+    @property
+    def rows(self) -> int:
+        """Rows in the batch: `batch_size`, or 1."""
+        return 1 if self.batch_size is None else self.batch_size
+
+    @classmethod
+    def of(cls, value: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+        """A configuration from itself, a mapping of its fields, or ``None`` for all defaults."""
+        if value is None:
+            return cls()
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, Mapping):
+            raise Refusal(f"a configuration of type {type(value).__name__}", "RunConfig or a mapping", "Pass dict(dtype=…).")
+        for key in value:
+            if key not in _FIELDS:
+                raise Refusal(f"unknown field {key!r}", ", ".join(_FIELDS), f"Correct the name.{nearest(str(key), _FIELDS)}")
+        return cls(**value)
+
+    @classmethod
+    def parse(cls, text: str) -> RunConfig:
+        """A configuration from ``key=value,key=value``, as the command line takes it.
+
+        Raises
+        ------
+        Refusal
+            On an unknown key, a key given twice, or a value of the wrong kind.
+        """
+        values: dict[str, Any] = {}
+        for item in filter(None, (part.strip() for part in text.split(","))):
+            key, equals, raw = item.partition("=")
+            key, raw = key.strip(), raw.strip()
+            if not equals or not raw:
+                raise Refusal(f"{item!r}", "key=value,key=value", "Write for example dtype=bfloat16,batch_size=8.")
+            if key in values:
+                raise Refusal(f"{key!r} twice", "each key once", "Remove one of the two.")
+            values[key] = _parse_value(key, raw)
+        return cls.of(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that were set, as plain JSON values."""
+        return {name: _plain(value) for name in _FIELDS if (value := getattr(self, name)) is not None}
+
+    def difference(self, other: RunConfig) -> tuple[str, ...]:
+        """Names of the fields in which two configurations differ, in the order of the fields."""
+        return tuple(name for name in _FIELDS if getattr(self, name) != getattr(other, name))
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def __str__(self) -> str:
+        words = [f"{name}={value}" for name, value in self.to_dict().items()]
+        return " · ".join(words) or "as the model and process have it"
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(RunConfig))
+_FLAGS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+
+
+def _dtype(value: Any) -> str:
+    name = str(value).removeprefix("torch.")
+    name = _SHORT_DTYPES.get(name, name)
+    if name not in DTYPES:
+        raise Refusal(f"dtype={value!r}", ", ".join(DTYPES), f"Choose one of these.{nearest(name, DTYPES)}")
+    return name
+
+
+def _whole_number(name: str, value: Any, low: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise Refusal(f"{name}={value!r}", f"a whole number, {low} or more", f"Correct {name}.")
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _parse_value(key: str, raw: str) -> Any:
+    if raw.lower() in ("none", "null"):
+        return None
+    if key in ("use_cache", "deterministic", "mkldnn"):
+        if raw.lower() not in _FLAGS:
+            raise Refusal(f"{key}={raw}", "true or false", f"Write {key}=true or {key}=false.")
+        return _FLAGS[raw.lower()]
+    if key in ("batch_size", "row", "left_pad", "prefill_chunk", "num_threads", "seed"):
+        try:
+            return int(raw)
+        except ValueError:
+            raise Refusal(f"{key}={raw}", "a whole number", f"Correct {key}.") from None
+    return raw
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A pair of configurations that people ask for: a label and the two sides."""
+
+    name: str
+    label: str
+    a: RunConfig
+    b: RunConfig
+
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset("batch", "batch 1 vs 8 (bf16)", RunConfig(dtype="bfloat16", batch_size=1), RunConfig(dtype="bfloat16", batch_size=8)),
+        Preset("bf16-fp32", "bf16 vs fp32", RunConfig(dtype="bfloat16"), RunConfig(dtype="float32")),
+        Preset("fp16-fp32", "fp16 vs fp32", RunConfig(dtype="float16"), RunConfig(dtype="float32")),
+        Preset("cache", "cache on vs off (bf16)", RunConfig(dtype="bfloat16", use_cache=True), RunConfig(dtype="bfloat16", use_cache=False)),
+        Preset(
+            "attention", "sdpa vs eager (bf16)",
+            RunConfig(dtype="bfloat16", attn_implementation="sdpa"), RunConfig(dtype="bfloat16", attn_implementation="eager"),
+        ),
+        Preset("threads", "threads 1 vs 2 (fp32)", RunConfig(dtype="float32", num_threads=1), RunConfig(dtype="float32", num_threads=2)),
+        Preset("left-pad", "left pad 0 vs 3 (bf16)", RunConfig(dtype="bfloat16", left_pad=0), RunConfig(dtype="bfloat16", left_pad=3)),
+    )
+}
+"""The pairs of the Explorer's menu, by name; the first is its default."""

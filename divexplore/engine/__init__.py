@@ -1,0 +1,1 @@
+"""Run one configuration and record what came out of the model."""

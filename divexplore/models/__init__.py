@@ -1,0 +1,1 @@
+"""Load a model the one canonical way, and tell whether two are the same."""

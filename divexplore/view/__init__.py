@@ -1,0 +1,1 @@
+"""What a person sees: the view of a comparison, and the explorer around it."""
