@@ -1,3 +1,51 @@
 """See where, why and how far two runs of the same language model part ways."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "PRESETS": "divexplore.config",
+    "RunConfig": "divexplore.config",
+    "Refusal": "divexplore.errors",
+    "Trace": "divexplore.trace",
+    "load_model": "divexplore.models.load",
+    "run": "divexplore.engine.run",
+    "force": "divexplore.engine.run",
+    "compare": "divexplore.comparison.compare",
+    "compare_traces": "divexplore.comparison.compare",
+    "Comparison": "divexplore.comparison.comparison",
+    "Verdict": "divexplore.comparison.verdict",
+    "ComparisonView": "divexplore.view.comparison_view",
+    "Explorer": "divexplore.view.explorer",
+}
+
+__all__ = list(_HOMES)  # noqa: PLE0605 - the table is the one list of public names
+
+if TYPE_CHECKING:
+    from divexplore.comparison.compare import compare, compare_traces
+    from divexplore.comparison.comparison import Comparison
+    from divexplore.comparison.verdict import Verdict
+    from divexplore.config import PRESETS, RunConfig
+    from divexplore.engine.run import force, run
+    from divexplore.errors import Refusal
+    from divexplore.models.load import load_model
+    from divexplore.trace import Trace
+    from divexplore.view.comparison_view import ComparisonView
+    from divexplore.view.explorer import Explorer
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home at its first use, so that ``import divexplore`` stays light."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'divexplore' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

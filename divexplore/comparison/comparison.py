@@ -16,7 +16,11 @@ __all__ = ["Comparison", "Side", "Split"]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One side at the split. Logits are raw, in fp64 after an exact cast; `gap` is its chosen logit minus the other's."""
+    """One side at the split. Logits are raw, in fp64 after an exact cast.
+
+    `gap` is the logit of its chosen token minus that of the other side's token, or ``None`` where a record lacks the
+    latter; `margin` is top-1 minus top-2, and is never larger than the gap where the chosen token is the raw argmax.
+    """
 
     token_id: int
     text: str
@@ -24,17 +28,21 @@ class Side:
     probability: float
     margin: float
     margin_ulps: float
-    gap: float
+    gap: float | None
     exact_tie: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """The first step whose tokens differ. `epsilon` is max |Δlogit| over the vocabulary; `pair_swing` is gap_A + gap_B."""
+    """The first step whose tokens differ.
+
+    `epsilon` is max |Δlogit| over the vocabulary and `pair_swing` is gap_A + gap_B, at most ``2 * epsilon`` where both
+    chosen ids are raw argmaxes; ``None`` where only records were compared, without full rows.
+    """
 
     step: int
-    epsilon: float
-    pair_swing: float
+    epsilon: float | None
+    pair_swing: float | None
     a: Side
     b: Side
 
@@ -48,8 +56,9 @@ class Comparison:
     a, b
         The two traces.
     steps
-        What was measured on the common prefix, a row a step: ``step`` and ``epsilon`` (logits, null where the raw rows
-        could not be compared). The split is the last step of it, for later steps have other prefixes.
+        What was measured on the common prefix, a row a step: ``step``, ``epsilon`` (logits, null where full rows were
+        not at hand) and ``differs`` (whether the raw rows differ in value, null where nobody can know). The split is
+        the last step of it, for later steps have other prefixes.
     columns
         The aligned streams, a row a column: ``a`` and ``b`` are steps, or null for a gap.
     judgement
@@ -93,7 +102,7 @@ class Comparison:
     @property
     def first_drift(self) -> int | None:
         """First step of the common prefix whose raw rows differ in value."""
-        drifted = self.steps.filter(self.steps["epsilon"] > 0)["step"]
+        drifted = self.steps.filter(self.steps["differs"])["step"]
         return int(drifted[0]) if len(drifted) else None
 
     def to_dict(self) -> dict[str, Any]:

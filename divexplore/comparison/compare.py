@@ -1,0 +1,147 @@
+"""Compare two configurations on one prompt, or two traces that were recorded before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from divexplore.comparison.align import align, first_divergence
+from divexplore.comparison.comparison import Comparison, Split
+from divexplore.comparison.drift import epsilon
+from divexplore.comparison.margins import logit_of, split_of
+from divexplore.comparison.verdict import judge
+from divexplore.config import PRESETS, RunConfig
+from divexplore.engine.rowfile import RowFile
+from divexplore.engine.run import decode
+from divexplore.models.load import load_model
+from divexplore.trace import Trace
+
+if TYPE_CHECKING:
+    import polars as pl
+    from transformers import PreTrainedModel
+
+    from divexplore.models.model import Model
+
+__all__ = ["compare", "compare_traces"]
+
+Progress = Callable[[str, int, int, str], None]
+"""Called with the side (``A`` or ``B``), the steps done, the steps asked for and the last characters of the text."""
+
+
+def compare(
+    model: Model | PreTrainedModel | str = "fairy-tales",
+    prompt: str | Sequence[int] = "",
+    a: RunConfig | Mapping[str, Any] | None = None,
+    b: RunConfig | Mapping[str, Any] | None = None,
+    max_new_tokens: int = 128,
+    *,
+    chat: bool | None = None,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Comparison:
+    """Run one prompt under two configurations and compare them step by step, over the whole vocabulary.
+
+    Parameters
+    ----------
+    model
+        A loaded `Model`, a transformers model, or what `load_model` takes.
+    prompt
+        A text, or token ids that are taken as they are.
+    a, b
+        The two configurations; both left out, the pair of the preset ``batch``: 1 against 8 rows in bf16.
+    max_new_tokens
+        Steps at most, of each side.
+    chat
+        Whether the chat template wraps a text; ``None`` uses it where the tokenizer has one.
+    progress, stop
+        As `divexplore.run` takes them, `progress` with the side in front. A stopped comparison keeps what was recorded.
+
+    Raises
+    ------
+    Refusal
+        On a request that cannot be served.
+    """
+    if a is None and b is None:
+        a, b = PRESETS["batch"].a, PRESETS["batch"].b
+    config_a, config_b = RunConfig.of(a), RunConfig.of(b)
+    model = load_model(model)
+    encoded = model.encode(prompt, chat=chat)
+    with RowFile() as rows:
+        trace_a = decode(
+            model,
+            encoded,
+            config_a,
+            max_new_tokens,
+            on_row=lambda step, row, token: rows.append(row),
+            progress=_of_side("A", progress),
+            stop=stop,
+        )
+        common = _CommonPrefix(trace_a, rows)
+        trace_b = decode(
+            model, encoded, config_b, max_new_tokens, on_row=common.see, progress=_of_side("B", progress), stop=stop
+        )
+    split = common.split(trace_b)
+    steps = _steps_table(common.epsilons, [epsilon > 0 for epsilon in common.epsilons])
+    return _assemble(trace_a, trace_b, steps, split)
+
+
+def compare_traces(a: Trace, b: Trace) -> Comparison:
+    """Compare two traces that were recorded before, without the model.
+
+    Full rows are gone, so epsilon is not known; whether rows differ is known where both were computed in one dtype, by
+    their hashes. Different prompts end the comparison at once.
+    """
+    if a.prompt_ids != b.prompt_ids:
+        return _assemble(a, b, _steps_table([], []), None)
+    step = first_divergence(a.token_ids, b.token_ids)
+    common = min(len(a), len(b)) if step is None else step + 1
+    hashes = zip(a.table["row_hash"], b.table["row_hash"], strict=False)
+    differs: list[bool | None] = [x != y if a.dtype == b.dtype else None for x, y in hashes][:common]
+    split = None
+    if step is not None:
+        logits = logit_of(a, step, b.token_ids[step]), logit_of(b, step, a.token_ids[step])
+        split = split_of(a, b, step, None, logits)
+    return _assemble(a, b, _steps_table([None] * common, differs), split)
+
+
+class _CommonPrefix:
+    """B's rows against A's for as long as both streams have the same prefix."""
+
+    def __init__(self, a: Trace, rows: RowFile) -> None:
+        self._a, self._tokens, self._rows = a, a.token_ids, rows
+        self._live = True
+        self._crossed: tuple[float, float] | None = None
+        self.epsilons: list[float] = []
+
+    def see(self, step: int, row: torch.Tensor, token: int) -> None:
+        if not self._live or step >= len(self._tokens):
+            return
+        row = row.cpu()
+        row_a = self._rows.read(step)
+        self.epsilons.append(epsilon(row_a, row))
+        if token != self._tokens[step]:
+            self._live = False
+            self._crossed = float(row_a[token]), float(row[self._tokens[step]])
+
+    def split(self, b: Trace) -> Split | None:
+        if self._crossed is None:
+            return None
+        return split_of(self._a, b, len(self.epsilons) - 1, self.epsilons[-1], self._crossed)
+
+
+def _of_side(side: str, progress: Progress | None) -> Callable[[int, int, str], None] | None:
+    return None if progress is None else lambda done, total, text: progress(side, done, total, text)
+
+
+def _steps_table(epsilons: Sequence[float | None], differs: Sequence[bool | None]) -> pl.DataFrame:
+    import polars as pl
+
+    columns = {"step": range(len(epsilons)), "epsilon": epsilons, "differs": differs}
+    return pl.DataFrame(columns, schema={"step": pl.Int32, "epsilon": pl.Float64, "differs": pl.Boolean})
+
+
+def _assemble(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None) -> Comparison:
+    columns = align(a.token_ids, b.token_ids)
+    return Comparison(a=a, b=b, steps=steps, columns=columns, judgement=judge(a, b, steps, split), split=split)

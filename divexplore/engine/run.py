@@ -1,0 +1,250 @@
+"""Run one configuration: decode greedily, or along given tokens, and record a row a step."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from divexplore.config import RunConfig
+from divexplore.engine.batch import Batch, fill_batch
+from divexplore.engine.forwards import forwards
+from divexplore.engine.numerics import applied, attention, check_dtype, in_force
+from divexplore.engine.recorder import Recorder
+from divexplore.errors import Refusal
+from divexplore.models.load import load_model
+from divexplore.models.model import Model, Prompt
+from divexplore.trace import Trace
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["OnRow", "Progress", "decode", "force", "run"]
+
+OnRow = Callable[[int, torch.Tensor, int], None]
+"""Called with the step, the observed raw row of shape ``(vocab,)`` and the token that was taken."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with the steps done, the steps asked for and the last characters of the text."""
+
+logger = logging.getLogger(__name__)
+
+
+def run(
+    model: Model | PreTrainedModel | str = "fairy-tales",
+    prompt: str | Sequence[int] = "",
+    config: RunConfig | Mapping[str, Any] | None = None,
+    max_new_tokens: int = 128,
+    *,
+    chat: bool | None = None,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Trace:
+    """Decode greedily under one configuration and record every step.
+
+    Parameters
+    ----------
+    model
+        A loaded `Model`, a transformers model, or what `load_model` takes.
+    prompt
+        A text, or token ids that are taken as they are.
+    config
+        A `RunConfig`, or a mapping of its fields; ``None`` is the model's and the process's own set-up.
+    max_new_tokens
+        Steps at most; the run ends earlier where the observed row meets an end-of-sequence token.
+    chat
+        Whether the chat template wraps a text; ``None`` uses it where the tokenizer has one.
+    progress
+        Called after each step; see `Progress`.
+    stop
+        Asked after each step; when it answers true the run ends and the trace is kept, marked partial.
+
+    Returns
+    -------
+    Trace
+        Partial where the run was stopped or met an error; what was recorded is never lost.
+
+    Raises
+    ------
+    Refusal
+        On a request that cannot be served.
+    """
+    model = load_model(model)
+    trace = decode(
+        model,
+        model.encode(prompt, chat=chat),
+        RunConfig.of(config),
+        max_new_tokens,
+        progress=progress,
+        stop=stop,
+    )
+    if trace.meta["error"]:
+        warnings.warn(f"the run ended early: {trace.meta['error']}", RuntimeWarning, stacklevel=2)
+    return trace
+
+
+def force(
+    model: Model | PreTrainedModel | str,
+    prompt: str | Sequence[int],
+    config: RunConfig | Mapping[str, Any] | None,
+    token_ids: Sequence[int] | Trace,
+    *,
+    fillers: Trace | None = None,
+    chat: bool | None = None,
+) -> Trace:
+    """Teacher forcing in the same shapes: the observed row is fed `token_ids`, step by step with the cache and batch of `config`.
+
+    Parameters
+    ----------
+    token_ids
+        The observed row's ids, or a trace whose ids (and, without `fillers`, other rows) are replayed.
+    fillers
+        A free run of the same configuration, whose other rows are replayed; copies get `token_ids`. Without it fillers
+        that were not recorded decode greedily.
+
+    Returns
+    -------
+    Trace
+        One step a given token: the raw row that predicts it, and that token's logit.
+    """
+    model, config = load_model(model), RunConfig.of(config)
+    encoded = model.encode(prompt, chat=chat)
+    if isinstance(token_ids, Trace):
+        fillers = fillers or (token_ids if token_ids.requested == config.to_dict() else None)
+        token_ids = token_ids.token_ids
+    return decode(model, encoded, config, len(token_ids), forced=token_ids, fillers=fillers)
+
+
+def decode(
+    model: Model,
+    prompt: Prompt,
+    config: RunConfig,
+    max_new_tokens: int,
+    *,
+    forced: Sequence[int] = (),
+    fillers: Trace | None = None,
+    on_row: OnRow | None = None,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+    net: Any = None,
+) -> Trace:
+    """The recording loop behind `run` and `force`: the first ``len(forced)`` tokens are given, the others greedy.
+
+    Parameters
+    ----------
+    on_row
+        Sees every raw row and the token taken after it.
+    net
+        A prepared transformers model to use in place of ``model.instance(config.dtype, config.device)``.
+    """
+    _check_request(model, prompt, config, max_new_tokens, forced)
+    if net is None:
+        check_dtype(config.dtype or str(model.dtype).removeprefix("torch."), config.device or "cpu")
+        net = model.instance(config.dtype, config.device)
+    batch = fill_batch(model, prompt.ids, config, chat=prompt.chat)
+    use_cache = config.use_cache if config.use_cache is not None else bool(getattr(net.config, "use_cache", True))
+    replay = None if fillers is None else [row["token_ids"] for row in fillers.meta["rows"]]
+    with applied(config), attention(net, config.attn_implementation):
+        recorder = Recorder(model, prompt, config, batch, {**in_force(net), "use_cache": use_cache})
+        with recorder.library_warnings():
+            _warn_of_length(model, batch, max_new_tokens, recorder)
+            stream = forwards(net, batch, use_cache=use_cache, prefill_chunk=config.prefill_chunk)
+            try:
+                _decode(stream, model, batch, max_new_tokens, forced, replay, recorder, on_row, progress, stop)
+            except Refusal:
+                raise
+            except Exception as error:  # whatever torch raises in mid-run: what was recorded so far is kept
+                logger.debug("the run ended early", exc_info=True)
+                recorder.fail(error)
+            finally:
+                stream.close()
+    return recorder.trace()
+
+
+def _decode(
+    stream: Any,
+    model: Model,
+    batch: Batch,
+    max_new_tokens: int,
+    forced: Sequence[int],
+    replay: list[list[int]] | None,
+    recorder: Recorder,
+    on_row: OnRow | None,
+    progress: Progress | None,
+    stop: Callable[[], bool] | None,
+) -> None:
+    ended = torch.zeros(len(batch.prompts), dtype=torch.bool)
+    tokens: torch.Tensor | None = None
+    for step in range(max_new_tokens):
+        started = time.perf_counter()
+        logits = next(stream) if tokens is None else stream.send(tokens)
+        row = logits[batch.row]
+        statistics = recorder.see(row, logits.shape[0], time.perf_counter() - started)
+        if statistics is None:
+            return  # NaN or infinity: there is no argmax to take
+        token = forced[step] if step < len(forced) else int(statistics.top_ids[0])
+        tokens = logits.argmax(-1)
+        if ended.any():
+            tokens[ended.to(tokens.device)] = batch.pad_id
+        if replay is not None or forced:
+            _replay(tokens, batch, step, token, replay)
+        tokens[batch.row] = token
+        recorder.take(token, row, tokens)
+        if on_row is not None:
+            on_row(step, row, token)
+        ended |= torch.isin(tokens.cpu(), torch.tensor(sorted(model.eos_ids), dtype=tokens.dtype))
+        if progress is not None:
+            progress(step + 1, max_new_tokens, recorder.tail())
+        if step >= len(forced) and token in model.eos_ids:
+            recorder.finish_reason = "eos"
+            return
+        if stop is not None and step + 1 < max_new_tokens and stop():
+            recorder.finish_reason = "stopped"
+            return
+    recorder.finish_reason = "length"
+
+
+def _replay(tokens: torch.Tensor, batch: Batch, step: int, token: int, replay: list[list[int]] | None) -> None:
+    """Give the other rows their recorded tokens; copies follow the observed row."""
+    for index in range(len(tokens)):
+        if batch.copies:
+            tokens[index] = token
+        elif replay is not None and step < len(replay[index]):
+            tokens[index] = replay[index][step]
+
+
+def _check_request(model: Model, prompt: Prompt, config: RunConfig, max_new_tokens: int, forced: Sequence[int]) -> None:
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise Refusal(f"max_new_tokens={max_new_tokens!r}", "a whole number, 1 or more", "Correct max_new_tokens.")
+    outside = [token for token in forced if not 0 <= token < model.vocab_size]
+    if outside:
+        raise Refusal(
+            f"forced token {outside[0]}", f"ids from 0 to {model.vocab_size - 1}", "Pass ids of this model's tokenizer."
+        )
+    limit = model.context_length
+    if limit is not None and len(prompt.ids) >= limit:
+        raise Refusal(
+            f"a prompt of {len(prompt.ids)} tokens",
+            f"fewer than the model's context of {limit}",
+            "Shorten the prompt or use a model with a longer context.",
+        )
+    if limit is not None and len(prompt.ids) + max_new_tokens > limit and not _rotary(model):
+        raise Refusal(
+            f"{len(prompt.ids)} prompt tokens and {max_new_tokens} new ones",
+            f"{limit} in all: this model has a learned embedding for each position",
+            f"Ask for at most {limit - len(prompt.ids)} new tokens.",
+        )
+
+
+def _rotary(model: Model) -> bool:
+    return getattr(model.config.get_text_config(decoder=True), "rope_parameters", None) is not None
+
+
+def _warn_of_length(model: Model, batch: Batch, max_new_tokens: int, recorder: Recorder) -> None:
+    limit = model.context_length
+    if limit is not None and batch.width + max_new_tokens > limit:
+        recorder.warnings.append(f"steps from {limit - batch.width} on lie beyond the model's context of {limit} tokens")
