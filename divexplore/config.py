@@ -73,7 +73,14 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.dtype is not None:
             object.__setattr__(self, "dtype", _dtype(self.dtype))
-        for name, low in (("batch_size", 1), ("row", 0), ("left_pad", 0), ("prefill_chunk", 1), ("num_threads", 1), ("seed", 0)):
+        for name, low in (
+            ("batch_size", 1),
+            ("row", 0),
+            ("left_pad", 0),
+            ("prefill_chunk", 1),
+            ("num_threads", 1),
+            ("seed", 0),
+        ):
             _whole_number(name, getattr(self, name), low)
         for name in ("use_cache", "deterministic", "mkldnn"):
             value = getattr(self, name)
@@ -83,7 +90,9 @@ class RunConfig:
             raise Refusal(f"batch_size={self.batch_size}", "1 to 4096", "Choose a smaller batch.")
         if self.float32_matmul_precision not in (None, *_PRECISIONS):
             raise Refusal(
-                f"float32_matmul_precision={self.float32_matmul_precision!r}", ", ".join(_PRECISIONS), "Choose one of these."
+                f"float32_matmul_precision={self.float32_matmul_precision!r}",
+                ", ".join(_PRECISIONS),
+                "Choose one of these.",
             )
         self._check_fill()
         if self.row is not None and self.row >= self.rows:
@@ -94,7 +103,9 @@ class RunConfig:
             )
         if self.prefill_chunk is not None and self.use_cache is False:
             raise Refusal(
-                "prefill_chunk with use_cache=False", "prefill_chunk with a cache", "A chunk enters the cache; leave one out."
+                "prefill_chunk with use_cache=False",
+                "prefill_chunk with a cache",
+                "A chunk enters the cache; leave one out.",
             )
 
     def _check_fill(self) -> None:
@@ -103,10 +114,14 @@ class RunConfig:
             return
         if isinstance(fill, str):
             if fill not in ("copies", "prompts"):
-                raise Refusal(f"fill={fill!r}", "'copies', 'prompts' or a list", "Put a single text in a list: fill=[text].")
+                raise Refusal(
+                    f"fill={fill!r}", "'copies', 'prompts' or a list", "Put a single text in a list: fill=[text]."
+                )
             return
         if not isinstance(fill, Sequence) or isinstance(fill, bytes):
-            raise Refusal(f"fill={fill!r}", "'copies', 'prompts', texts or id lists", "Give one entry for each other row.")
+            raise Refusal(
+                f"fill={fill!r}", "'copies', 'prompts', texts or id lists", "Give one entry for each other row."
+            )
         entries: list[str | tuple[int, ...]] = []
         for entry in fill:
             if isinstance(entry, str):
@@ -116,7 +131,9 @@ class RunConfig:
             else:
                 raise Refusal(f"fill entry {entry!r}", "a text or a list of token ids", "Replace that entry.")
             if not len(entries[-1]):
-                raise Refusal("an empty entry in fill", "texts or id lists with at least one token", "Remove or fill it.")
+                raise Refusal(
+                    "an empty entry in fill", "texts or id lists with at least one token", "Remove or fill it."
+                )
         object.__setattr__(self, "fill", tuple(entries))  # hashable, and safe from a later change of the list
         if self.batch_size is None:
             object.__setattr__(self, "batch_size", len(entries) + 1)
@@ -140,10 +157,14 @@ class RunConfig:
         if isinstance(value, cls):
             return value
         if not isinstance(value, Mapping):
-            raise Refusal(f"a configuration of type {type(value).__name__}", "RunConfig or a mapping", "Pass dict(dtype=…).")
+            raise Refusal(
+                f"a configuration of type {type(value).__name__}", "RunConfig or a mapping", "Pass dict(dtype=…)."
+            )
         for key in value:
             if key not in _FIELDS:
-                raise Refusal(f"unknown field {key!r}", ", ".join(_FIELDS), f"Correct the name.{nearest(str(key), _FIELDS)}")
+                raise Refusal(
+                    f"unknown field {key!r}", ", ".join(_FIELDS), f"Correct the name.{nearest(str(key), _FIELDS)}"
+                )
         return cls(**value)
 
     @classmethod
@@ -234,16 +255,38 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
-        Preset("batch", "batch 1 vs 8 (bf16)", RunConfig(dtype="bfloat16", batch_size=1), RunConfig(dtype="bfloat16", batch_size=8)),
+        Preset(
+            "batch",
+            "batch 1 vs 8 (bf16)",
+            RunConfig(dtype="bfloat16", batch_size=1),
+            RunConfig(dtype="bfloat16", batch_size=8),
+        ),
         Preset("bf16-fp32", "bf16 vs fp32", RunConfig(dtype="bfloat16"), RunConfig(dtype="float32")),
         Preset("fp16-fp32", "fp16 vs fp32", RunConfig(dtype="float16"), RunConfig(dtype="float32")),
-        Preset("cache", "cache on vs off (bf16)", RunConfig(dtype="bfloat16", use_cache=True), RunConfig(dtype="bfloat16", use_cache=False)),
         Preset(
-            "attention", "sdpa vs eager (bf16)",
-            RunConfig(dtype="bfloat16", attn_implementation="sdpa"), RunConfig(dtype="bfloat16", attn_implementation="eager"),
+            "cache",
+            "cache on vs off (bf16)",
+            RunConfig(dtype="bfloat16", use_cache=True),
+            RunConfig(dtype="bfloat16", use_cache=False),
         ),
-        Preset("threads", "threads 1 vs 2 (fp32)", RunConfig(dtype="float32", num_threads=1), RunConfig(dtype="float32", num_threads=2)),
-        Preset("left-pad", "left pad 0 vs 3 (bf16)", RunConfig(dtype="bfloat16", left_pad=0), RunConfig(dtype="bfloat16", left_pad=3)),
+        Preset(
+            "attention",
+            "sdpa vs eager (bf16)",
+            RunConfig(dtype="bfloat16", attn_implementation="sdpa"),
+            RunConfig(dtype="bfloat16", attn_implementation="eager"),
+        ),
+        Preset(
+            "threads",
+            "threads 1 vs 2 (fp32)",
+            RunConfig(dtype="float32", num_threads=1),
+            RunConfig(dtype="float32", num_threads=2),
+        ),
+        Preset(
+            "left-pad",
+            "left pad 0 vs 3 (bf16)",
+            RunConfig(dtype="bfloat16", left_pad=0),
+            RunConfig(dtype="bfloat16", left_pad=3),
+        ),
     )
 }
 """The pairs of the Explorer's menu, by name; the first is its default."""

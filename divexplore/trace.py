@@ -56,7 +56,7 @@ class Trace:
         Plain JSON values: ``format``, ``model``, ``prompt`` (``text``, ``ids``, ``chat``), ``requested``,
         ``effective``, ``rows`` (of the whole batch: ``prompt_ids``, ``pads``, ``token_ids``), ``finish_reason``
         (``length``, ``eos``, ``stopped``, ``invalid``, ``error``), ``partial``, ``error``, ``invalid``, ``warnings``,
-        ``snapshot``.
+        ``snapshot``, ``texts`` (display text of every id in the table, by id as a string).
     """
 
     table: pl.DataFrame
@@ -164,13 +164,19 @@ class Trace:
             facts = pl.read_parquet_metadata(path).get("divexplore")
             table = pl.read_parquet(path)
         except Exception as error:
-            raise FormatError(f"{path.name} cannot be read as Parquet ({error})", "a file that Trace.save wrote", "Record it again.") from error
+            raise FormatError(
+                f"{path.name} cannot be read as Parquet ({error})", "a file that Trace.save wrote", "Record it again."
+            ) from error
         if facts is None:
-            raise FormatError(f"{path.name} is a Parquet file of something else", "a file that Trace.save wrote", "Pass another file.")
+            raise FormatError(
+                f"{path.name} is a Parquet file of something else", "a file that Trace.save wrote", "Pass another file."
+            )
         try:
             meta = json.loads(facts)
         except ValueError as error:
-            raise FormatError(f"the facts in {path.name} are corrupted ({error})", "strict JSON", "Record it again.") from error
+            raise FormatError(
+                f"the facts in {path.name} are corrupted ({error})", "strict JSON", "Record it again."
+            ) from error
         check_format(meta, FORMAT, path.name)
         expected = trace_schema(table["top_ids"].dtype.size if "top_ids" in table.columns else 1)
         if dict(table.schema) != expected:
@@ -198,7 +204,9 @@ def check_format(meta: Any, supported: str, source: str) -> None:
     if not major.isdigit():
         raise FormatError(f"{source} says format {found!r}", supported, "Record it again.")
     if int(major) > int(version):
-        raise FormatError(f"{source} has format {found}, newer than this divexplore", f"up to {supported}", "Upgrade divexplore.")
+        raise FormatError(
+            f"{source} has format {found}, newer than this divexplore", f"up to {supported}", "Upgrade divexplore."
+        )
 
 
 def strict_json(value: Any, **options: Any) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -107,12 +110,45 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain JSON values: what ``divexplore compare --json`` prints."""
-        from divexplore.comparison.report import to_dict
-
-        return to_dict(self)
+        return _report().to_dict(self)
 
     def to_markdown(self) -> str:
         """The report as Markdown, to paste into an issue."""
-        from divexplore.comparison.report import to_markdown
+        return _report().to_markdown(self)
 
-        return to_markdown(self)
+    def __str__(self) -> str:
+        return _report().to_text(self)
+
+    def __repr__(self) -> str:
+        return _report().one_line(self)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the comparison into a folder; it opens on another machine without the model."""
+        from divexplore.comparison import storage
+
+        return storage.save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Comparison:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        FileNotFoundError
+            Where the folder holds no comparison.
+        FormatError
+            On files that are damaged, foreign or of a newer major version.
+        """
+        from divexplore.comparison import storage
+
+        return storage.load(folder)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """A comparison displays as its view; by name, since a comparison knows nothing of what shows it."""
+        return importlib.import_module("divexplore.view").mimebundle(self, include=include, exclude=exclude)
+
+
+def _report() -> ModuleType:
+    from divexplore.comparison import report  # at its first use: a report reads a comparison, not the other way round
+
+    return report

@@ -62,4 +62,3 @@ def forwards(
             if mask is not None:
                 mask = torch.cat([mask, mask.new_ones(mask.shape[0], 1)], dim=-1)
             logits = forward(ids.shape[1] - 1 if use_cache else 0, ids.shape[1])
-

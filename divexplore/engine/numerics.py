@@ -92,5 +92,7 @@ def check_dtype(dtype: str, device: str) -> None:
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Refusal(
-            f"dtype={dtype} on device={device} ({reason})", "a dtype and a device that work together here", "Choose others."
+            f"dtype={dtype} on device={device} ({reason})",
+            "a dtype and a device that work together here",
+            "Choose others.",
         ) from error

@@ -124,7 +124,9 @@ class Recorder:
             "row_hash": [s.hash for s in statistics],
             "seconds": self._seconds[:steps],
         }
-        return Trace(pl.DataFrame(columns, schema=trace_schema(k)), self._meta())
+        shown = sorted({int(token) for s in statistics for token in s.top_ids} | set(ids))
+        texts = {str(token): self._model.token_text(token) for token in shown}
+        return Trace(pl.DataFrame(columns, schema=trace_schema(k)), {**self._meta(), "texts": texts})
 
     def _meta(self) -> dict[str, Any]:
         model, batch = self._model, self._batch

@@ -42,10 +42,14 @@ class RowFile:
         if not 0 <= step < self._count or self._dtype is None:
             raise IndexError(f"row {step} of {self._count}")
         self._file.seek(step * self._width)
-        return torch.from_numpy(np.frombuffer(bytearray(self._file.read(self._width)), dtype=np.uint8)).view(self._dtype)
+        return torch.from_numpy(np.frombuffer(bytearray(self._file.read(self._width)), dtype=np.uint8)).view(
+            self._dtype
+        )
 
     def __enter__(self) -> RowFile:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._file.close()

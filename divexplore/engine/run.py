@@ -247,4 +247,6 @@ def _rotary(model: Model) -> bool:
 def _warn_of_length(model: Model, batch: Batch, max_new_tokens: int, recorder: Recorder) -> None:
     limit = model.context_length
     if limit is not None and batch.width + max_new_tokens > limit:
-        recorder.warnings.append(f"steps from {limit - batch.width} on lie beyond the model's context of {limit} tokens")
+        recorder.warnings.append(
+            f"steps from {limit - batch.width} on lie beyond the model's context of {limit} tokens"
+        )

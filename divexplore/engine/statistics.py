@@ -14,7 +14,10 @@ from divexplore.ulp import spacing
 
 __all__ = ["RowStatistics", "computing_dtype", "row_bytes", "row_statistics", "top_k"]
 
-_NARROWER = {torch.float32: (torch.bfloat16, torch.float16), torch.float64: (torch.bfloat16, torch.float16, torch.float32)}
+_NARROWER = {
+    torch.float32: (torch.bfloat16, torch.float16),
+    torch.float64: (torch.bfloat16, torch.float16, torch.float32),
+}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,87 @@
+"""A comparison on disk: a folder of two traces, two tables and the judgement, readable without the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from divexplore.comparison.comparison import Comparison, Side, Split
+from divexplore.comparison.report import FORMAT, to_dict
+from divexplore.comparison.verdict import Judgement, Verdict
+from divexplore.errors import FormatError
+from divexplore.trace import Trace, check_format, strict_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["load", "save"]
+
+_FACTS, _TABLES = "comparison.json", ("steps", "columns")
+
+
+def save(comparison: Comparison, folder: str | Path) -> Path:
+    """Write a comparison into a folder, which is made where it is absent; returns the folder."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    comparison.a.save(folder / "a.parquet")
+    comparison.b.save(folder / "b.parquet")
+    for name in _TABLES:
+        getattr(comparison, name).write_parquet(folder / f"{name}.parquet")
+    facts = to_dict(comparison) | {"judgement_evidence": list(comparison.judgement.evidence)}
+    (folder / _FACTS).write_text(strict_json(facts, indent=1), encoding="utf-8")
+    return folder
+
+
+def load(folder: str | Path) -> Comparison:
+    """Read what `save` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where the folder holds no comparison.
+    FormatError
+        On files that are damaged, foreign or of a newer major version.
+    """
+    import polars as pl
+
+    folder = Path(folder)
+    if not (folder / _FACTS).is_file():
+        raise FileNotFoundError(f"no comparison at {folder}")
+    try:
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FormatError(
+            f"{_FACTS} is damaged ({error})", "a folder that Comparison.save wrote", "Record it again."
+        ) from error
+    check_format(facts, FORMAT, str(folder))
+    try:
+        tables: dict[str, pl.DataFrame] = {name: pl.read_parquet(folder / f"{name}.parquet") for name in _TABLES}
+        judgement = Judgement(
+            verdict=Verdict(facts["verdict"]),
+            why=facts["why"],
+            next=facts["next"],
+            inconclusive=facts["inconclusive"],
+            also=tuple(map(Verdict, facts["also"])),
+            evidence=tuple(facts["judgement_evidence"]),
+        )
+        split = None if facts["split"] is None else _split(facts["split"])
+    except Exception as error:
+        raise FormatError(
+            f"the comparison in {folder.name} is damaged ({error})",
+            "a folder that Comparison.save wrote",
+            "Record it again.",
+        ) from error
+    return Comparison(
+        a=Trace.load(folder / "a.parquet"),
+        b=Trace.load(folder / "b.parquet"),
+        steps=tables["steps"],
+        columns=tables["columns"],
+        judgement=judgement,
+        split=split,
+    )
+
+
+def _split(facts: dict[str, Any]) -> Split:
+    sides = {name: Side(**{key: facts[name][key] for key in Side.__dataclass_fields__}) for name in ("a", "b")}
+    return Split(step=facts["step"], epsilon=facts["epsilon"], pair_swing=facts["pair_swing"], **sides)
