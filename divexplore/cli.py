@@ -1,0 +1,215 @@
+"""The command line: open the notebooks, compare two configurations, list the models."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import divexplore
+from divexplore.config import PRESETS, RunConfig
+from divexplore.errors import Refusal, nearest
+
+if TYPE_CHECKING:
+    from divexplore.comparison.comparison import Comparison
+
+__all__ = ["app", "main"]
+
+EXIT_REFUSED = 2
+EXIT_OUR_ERROR = 4
+EXIT_INTERRUPTED = 130
+_DEFAULT_PRESET = next(iter(PRESETS))
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 2 on a wrong request, 4 on an error of ours, 130 on Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in arguments
+    try:
+        code = app(args=arguments, prog_name="divexplore", standalone_mode=False)
+        sys.stdout.flush()  # a reader that has gone is met here, not at the interpreter's end
+    except Refusal as refusal:
+        return _refuse(refusal, as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    except SystemExit as leaving:  # Jupyter's own, or typer's way to say that the reader has gone
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _reader_gone()
+        raise
+    except Exception as error:  # the border: whatever it is, no traceback reaches the user
+        if hasattr(error, "format_message"):  # typer's own: a missing argument, an unknown option
+            return _refuse(Refusal(error.format_message().rstrip("."), *_usage(arguments)), as_json)
+        return _our_error(error, as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"divexplore {divexplore.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """See where, why and how far two runs of the same language model part ways."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def lab(
+    jupyter: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- JUPYTER ARGUMENTS]", help="Passed on to JupyterLab.")
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open a browser.")] = True,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on.")] = None,
+) -> None:
+    """Open JupyterLab on the quickstart."""
+    from divexplore.lab import open_lab
+
+    open_lab(browser=browser, port=port, extra=jupyter or ())
+
+
+@app.command()
+def models() -> None:
+    """List the models that have a name here; a folder, a GGUF file or a hub id works as well."""
+    from divexplore.models.catalog import CATALOG
+
+    width = max(map(len, CATALOG))
+    for entry in CATALOG.values():
+        typer.echo(f"{entry.name:<{width}}  {entry.summary}")
+
+
+@app.command()
+def compare(
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text that both sides continue.")],
+    model: Annotated[str, typer.Option(metavar="M", help="A name, a folder, a GGUF file or a hub id.")] = "fairy-tales",
+    a: Annotated[
+        str | None, typer.Option("--a", metavar="K=V,K=V", help="Side A, such as dtype=bfloat16,batch_size=1.")
+    ] = None,
+    b: Annotated[
+        str | None, typer.Option("--b", metavar="K=V,K=V", help="Side B; a field left out stays as the model has it.")
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Both sides by name: {', '.join(PRESETS)}. Without --a and --b it is {_DEFAULT_PRESET!r}.",
+        ),
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(metavar="N", help="Steps at most.")] = 128,
+    chat: Annotated[
+        bool | None, typer.Option("--chat/--no-chat", help="Wrap the prompt in the chat template, where there is one.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the comparison in this folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the report.")] = False,
+) -> None:
+    """Run PROMPT under two configurations and report where and why they part; exits with 0 whatever the verdict."""
+    side_a, side_b = _sides(a, b, preset)
+    with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints, stdout holds the answer alone
+        with _progress_bar() as progress:
+            comparison = divexplore.compare(
+                model, prompt, a=side_a, b=side_b, max_new_tokens=max_new_tokens, chat=chat, progress=progress
+            )
+        if save is not None:
+            _save(comparison, save)
+    if as_json:
+        from divexplore.trace import strict_json
+
+        typer.echo(strict_json(comparison.to_dict(), indent=2))
+    else:
+        typer.echo(str(comparison))
+
+
+@contextlib.contextmanager
+def _progress_bar() -> Iterator[Callable[[str, int, int, str], None]]:
+    """A bar for each side on stderr, where that is a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(unit=" steps", leave=False, disable=None) as bar:
+
+        def show(side: str, done: int, total: int, tail: str) -> None:
+            if done == 1:
+                bar.reset(total)
+            bar.set_description(side, refresh=False)
+            bar.update(done - bar.n)
+
+        yield show
+
+
+def _sides(a: str | None, b: str | None, preset: str | None) -> tuple[RunConfig, RunConfig]:
+    if preset is not None and (a is not None or b is not None):
+        raise Refusal("--preset beside --a or --b", "one or the other", "Leave --preset out, or leave both sides out.")
+    if a is None and b is None:
+        name = _DEFAULT_PRESET if preset is None else preset
+        if name not in PRESETS:
+            raise Refusal(f"--preset {name}", ", ".join(PRESETS), f"Choose one of these.{nearest(name, PRESETS)}")
+        return PRESETS[name].a, PRESETS[name].b
+    return RunConfig.parse(a or ""), RunConfig.parse(b or "")
+
+
+def _save(comparison: Comparison, folder: Path) -> None:
+    try:
+        comparison.save(folder)
+    except OSError as error:
+        raise Refusal(f"--save {folder} ({error.strerror})", "a folder that can be written", "Name another.") from error
+    _say(f"saved in {folder}")
+
+
+def _reader_gone() -> int:
+    """End quietly where the reader of stdout has seen enough, as ``head`` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+    return 0
+
+
+def _usage(arguments: Sequence[str]) -> tuple[str, str]:
+    command = next((word for word in arguments if word in ("lab", "compare", "models")), None)
+    return "lab, compare or models, and their options", f"See divexplore {f'{command} ' if command else ''}--help."
+
+
+def _refuse(refusal: Refusal, as_json: bool) -> int:
+    if as_json:
+        _print_error(refusal.to_dict())
+    _say(f"{refusal.asked}\n  allowed: {refusal.allowed}\n  {refusal.do}")
+    return EXIT_REFUSED
+
+
+def _our_error(error: Exception, as_json: bool) -> int:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    asked = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+    do = "This is an error in divexplore or below it: please report this line, your command and divexplore --version."
+    if as_json:
+        _print_error({"asked": asked, "allowed": "", "do": do})
+    _say(f"{asked}\n  {do}")
+    return EXIT_OUR_ERROR
+
+
+def _print_error(error: dict[str, Any]) -> None:
+    from divexplore.trace import strict_json
+
+    typer.echo(strict_json({"error": error}))
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"divexplore: {line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
