@@ -1,4 +1,4 @@
-"""Which models have a name here, and where is the copy of one on this machine? Plain data; imports neither torch nor transformers."""
+"""Which models have a name here, and where is one's copy on this machine? Imports neither torch nor transformers."""
 
 from __future__ import annotations
 

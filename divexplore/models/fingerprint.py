@@ -37,7 +37,7 @@ class Fingerprint:
     buffers: str
 
     def compare(self, other: Fingerprint) -> str:
-        """``same``, ``same after rounding to bf16``, ``same after rounding to fp16`` or ``different``: of the parameters."""
+        """Parameters: ``same``, ``same after rounding to bf16``, ``same after rounding to fp16`` or ``different``."""
         if self.loaded == other.loaded:
             return "same"
         if self.bf16 == other.bf16:

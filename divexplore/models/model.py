@@ -1,4 +1,4 @@
-"""A model as divexplore holds it: the checkpoint's tensors, canonical instances in any dtype, prompts in, token bytes out."""
+"""What is a model here? The checkpoint's tensors, canonical instances in any dtype, prompts in, token bytes out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUICK_PARAMETERS = 300_000_000  # a fingerprint below this many parameters take
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt as the model sees it: the text it came from (``None`` for id lists), its ids, whether a chat template was used."""
+    """A prompt as the model sees it: its text (``None`` for id lists), its ids, whether a chat template was used."""
 
     text: str | None
     ids: tuple[int, ...]
@@ -73,11 +73,8 @@ class Model:
         self.parameter_count = sum(parameter.numel() for parameter in master.parameters())
 
     def __repr__(self) -> str:
-        return f"<Model {self.name}: {self.architecture}, {self.parameter_count / 1e6:.1f} M parameters, {self._dtype_name}>"
-
-    @property
-    def _dtype_name(self) -> str:
-        return str(self.dtype).removeprefix("torch.")
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"<Model {self.name}: {self.architecture}, {self.parameter_count / 1e6:.1f} M parameters, {dtype}>"
 
     @property
     def master(self) -> PreTrainedModel:

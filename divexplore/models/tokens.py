@@ -1,4 +1,4 @@
-"""Which bytes does a token stand for, and how is it shown? Exact where the tokenizer can tell, visible where it cannot."""
+"""Which bytes does a token stand for, and how is it shown? Exact where the tokenizer can tell."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ByteTable:
 
 
 def visible(raw: bytes) -> str:
-    """Bytes as text in which those that are no UTF-8 are seen: ``b"\\xe2\\x80"`` is ``⟨E2⟩⟨80⟩``."""
+    """Bytes as text in which those that are no UTF-8 are seen, such as ``⟨E2⟩⟨80⟩`` for half a quotation mark."""
     text = raw.decode("utf-8", errors="surrogateescape")
     return "".join(f"⟨{ord(c) - 0xDC00:02X}⟩" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
 
@@ -81,7 +81,7 @@ def _kind(tokenizer: PreTrainedTokenizerBase) -> _Kind:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Inverse of the alphabet of byte-level BPE (GPT-2, 2019): printable Latin-1 stands for itself, the others follow from U+0100."""
+    """Inverse of GPT-2's byte alphabet: printable Latin-1 stands for itself, the others follow from U+0100."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(0x100 + index): byte for index, byte in enumerate(others)}
