@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DTYPES", "Model", "Prompt"]
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
-_QUICK_PARAMETERS = 300_000_000  # a fingerprint below this many parameters takes a second or two
+_QUICK_PARAMETERS = 300_000_000  # below this many parameters a fingerprint takes seconds
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Model:
         facts: dict[str, Any],
     ) -> None:
         self._master: PreTrainedModel | None = master
-        self._instances: dict[tuple[torch.dtype, torch.device], PreTrainedModel] = {}
+        self._instances: dict[tuple[torch.dtype | None, torch.device], PreTrainedModel] = {}
         self.tokenizer = tokenizer
         self.name, self.source, self.facts = name, source, facts
         self.architecture = type(master).__name__
@@ -85,7 +86,7 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """Hashes of weights and buffers: computed at the first look, about 1 s for 300 M parameters."""
+        """Hashes of weights and buffers: computed at the first look, about 1 s a 100 M parameters."""
         return fingerprint_of(self.master)
 
     @property
@@ -106,11 +107,11 @@ class Model:
         uniform = all(p.dtype == target for p in self.master.parameters() if p.is_floating_point())
         if place == self.master.device and (dtype is None or uniform):
             return self.master
-        key = (target, place)
+        cast = None if dtype is None else target  # unasked, a checkpoint of mixed dtypes keeps each tensor's own
+        key = (cast, place)
         if key not in self._instances:
             self._make_room(target, place)
-            # without a dtype asked for, a checkpoint of mixed dtypes keeps each tensor's own
-            self._instances[key] = canonical_copy(self.master, None if dtype is None else target, place)
+            self._instances[key] = canonical_copy(self.master, cast, place)
         return self._instances[key]
 
     def _make_room(self, dtype: torch.dtype, device: torch.device) -> None:
@@ -118,6 +119,7 @@ class Model:
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
         if needed > free:
             self._instances.clear()
+            gc.collect()  # modules hold each other in cycles
 
     def to_transformers(self, dtype: str | torch.dtype | None = None) -> PreTrainedModel:
         """A fresh, independent transformers model, yours to change; in the checkpoint's dtype unless told."""
