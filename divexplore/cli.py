@@ -39,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refusal as refusal:
         return _refuse(refusal, as_json)
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _reader_gone()

@@ -47,11 +47,13 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def imports_of(tree: ast.Module) -> Iterator[tuple[str, str, bool]]:
-    """Module, name (or empty) and whether the import is a string, for every import of ours, in functions too."""
+    """Module, name (or empty) and whether the import is a string, for every import, in functions too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, "", False
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "divexplore":  # after import divexplore
+            yield "divexplore", node.attr, False
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 yield node.module or "", alias.name, False
@@ -72,7 +74,7 @@ def upward_imports(name: str, tree: ast.Module) -> list[str]:
             continue
         target = room_of(module)
         if not target:  # from divexplore import room, or a public name, behind which every room may stand
-            if imported in FREE_NAMES or room == "cli":
+            if not imported or imported in FREE_NAMES or room == "cli":
                 continue
             target = imported
         if target == room or (by_string and (room, target) in HOOKS):
@@ -97,6 +99,7 @@ def test_no_import_points_up():
         ("divexplore.engine.run", "from divexplore.comparison.compare import compare"),
         ("divexplore.models.load", "def late():\n    import divexplore.engine.run"),
         ("divexplore.trace", "from divexplore import compare"),
+        ("divexplore.trace", "import divexplore\ndivexplore.compare()"),
         ("divexplore.config", "from divexplore.trace import Trace"),
         ("divexplore.engine.run", "importlib.import_module('divexplore.view.assets')"),
         ("divexplore.view.assets", "from divexplore.cli import main"),
