@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -171,8 +172,8 @@ class Model:
 
     def _checked_ids(self, ids: Any) -> tuple[int, ...]:
         try:
-            whole = [int(i) for i in ids]
-        except (TypeError, ValueError):
+            whole = [operator.index(i) for i in ids]
+        except TypeError:
             raise Refusal(
                 f"a prompt of type {type(ids).__name__}", "a text or a list of token ids", "Pass one of these."
             ) from None
