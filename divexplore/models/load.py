@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_model"]
 
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def load_model(

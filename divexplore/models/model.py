@@ -175,7 +175,7 @@ class Model:
             whole = [operator.index(i) for i in ids]
         except TypeError:
             raise Refusal(
-                f"a prompt of type {type(ids).__name__}", "a text or a list of token ids", "Pass one of these."
+                f"the prompt {str(ids)[:80]}", "a text or a list of token ids", "Pass one of these."
             ) from None
         if not whole:
             raise Refusal("an empty prompt", "a text or token ids", "Give at least one id.")
