@@ -20,6 +20,21 @@ __all__ = ["FORMAT", "Trace", "check_format", "strict_json", "trace_schema"]
 
 FORMAT = "divexplore.trace/1"
 
+_FACTS = (
+    "model",
+    "prompt",
+    "requested",
+    "effective",
+    "rows",
+    "finish_reason",
+    "partial",
+    "error",
+    "invalid",
+    "warnings",
+    "snapshot",
+    "texts",
+)
+
 
 def trace_schema(k: int) -> dict[str, Any]:
     """Columns of `Trace.table` and their polars types, for lists of `k` alternatives."""
@@ -178,6 +193,9 @@ class Trace:
                 f"the facts in {path.name} are corrupted ({error})", "strict JSON", "Record it again."
             ) from error
         check_format(meta, FORMAT, path.name)
+        missing = [name for name in _FACTS if name not in meta]
+        if missing:
+            raise FormatError(f"{path.name} lacks {', '.join(missing)}", ", ".join(_FACTS), "Record it again.")
         expected = trace_schema(table["top_ids"].dtype.size if "top_ids" in table.columns else 1)
         if dict(table.schema) != expected:
             raise FormatError(f"{path.name} has other columns than a trace", ", ".join(expected), "Record it again.")
