@@ -1,4 +1,4 @@
-"""Fixtures of the browser tests: one browser a session, one page a test, servers that start when a test asks for one."""
+"""Fixtures of the browser tests: a browser, a page a test, and servers that start when a test asks for one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def notebook7(browser, notebooks):
 
 @pytest.fixture
 def run_notebook(page, request):
-    """`run_notebook("lab", name)` opens a notebook of a server fixture, runs all of it, and ends its kernel afterwards."""
+    """`run_notebook("lab", name)` opens a notebook, runs all of it, and ends its kernel after the test."""
     used = []
 
     def run(kind, name):
