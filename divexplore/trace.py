@@ -228,7 +228,7 @@ def check_format(meta: Any, supported: str, source: str) -> None:
 
 
 def strict_json(value: Any, **options: Any) -> str:
-    """Strict JSON: non-finite numbers become null; their paths are listed under ``non_finite`` of a top-level object."""
+    """Strict JSON: non-finite numbers become null, their paths are listed under ``non_finite`` at the top."""
     lost: list[str] = []
     clean = _finite(value, "", lost)
     if lost and isinstance(clean, dict):
