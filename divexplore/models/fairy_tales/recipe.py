@@ -157,7 +157,8 @@ def configuration(recipe: Recipe, vocabulary: int) -> LlamaConfig:
 
 def optimise(model: LlamaForCausalLM, stream: torch.Tensor, recipe: Recipe, say: Callable[[str], None]) -> list[float]:
     """Muon for the matrices, AdamW for embeddings and norms, bf16 autocast; returns the losses in nats a token."""
-    matrices, others = [], []
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         (matrices if parameter.ndim == 2 and "embed" not in name else others).append(parameter)
     optimizers: list[torch.optim.Optimizer] = [
