@@ -1,1 +1,21 @@
 """What a person sees: the view of a comparison, and the explorer around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from divexplore.comparison.comparison import Comparison
+
+__all__ = ["mimebundle"]
+
+
+def mimebundle(comparison: Comparison, **options: Any) -> Any:
+    """What Jupyter shows for a comparison: its one view, a static page beside it, and its line of text."""
+    from divexplore.view.comparison_view import view_of
+
+    bundle = view_of(comparison)._repr_mimebundle_(**options)
+    if bundle is None:
+        return None
+    data, metadata = bundle
+    return {**data, "text/plain": repr(comparison)}, metadata

@@ -1,0 +1,55 @@
+// Cascade: what follows the flip, and what of it is independent of it.
+
+import { columnOf } from "./columns.js";
+import { button, element, numberCell } from "./dom.js";
+import { number } from "./format.js";
+
+export const cascadeTab = {
+  name: "Cascade",
+  present: (comparison) => comparison.header.cascade !== null,
+  make: (view, signal) => new CascadeTab(view, signal),
+};
+
+/** The cascade in a sentence. */
+export function cascadeSentence(comparison) {
+  const { cascade, first_divergence: split } = comparison.header;
+  const flips = cascade.independent_flips ?? [];
+  const behind = flips.filter((flip) => flip.step !== split).length;
+  const later = Math.max(comparison.a.steps, comparison.b.steps) - (split ?? 0) - 1;
+  if (split === null) return "No token differs: there is no cascade.";
+  return `1 flip at step ${split}; ${cascade.differing_tokens} of ${Math.max(later, 0)} later tokens differ, ${behind} of them independently.`;
+}
+
+class CascadeTab {
+  constructor(view, signal) {
+    const { comparison } = view;
+    const { cascade } = comparison.header;
+    const flips = cascade.independent_flips ?? [];
+    this.element = element("div.dx-cascade", {}, element("p.dx-lead", { text: cascadeSentence(comparison) }), rejoins(cascade));
+    if (!flips.length) return;
+    const rows = flips.map((flip) => {
+      const jump = () => view.select(columnOf(comparison, "a", flip.step), { say: true });
+      const step = element("th", { scope: "row" }, button(`step ${flip.step}`, { signal, on: { click: jump } }));
+      return element("tr", {}, step, numberCell(number(flip.gap)), numberCell(number(flip.epsilon, 3)));
+    });
+    const heads = ["step of A", "gap (logits)", "epsilon (logits)"].map((text) => element("th", { scope: "col", text }));
+    this.element.append(
+      element(
+        "table.dx-table",
+        {},
+        element("caption", { text: "Independent flips: steps at which B, forced on A's tokens, would choose another token" }),
+        element("thead", {}, element("tr", {}, ...heads)),
+        element("tbody", {}, ...rows),
+      ),
+    );
+  }
+
+  show() {}
+}
+
+function rejoins(cascade) {
+  const found = cascade.rejoins;
+  const count = Array.isArray(found) ? found.length : found;
+  if (count === null || count === undefined) return null;
+  return element("p.dx-note", { text: count === 0 ? "The streams do not meet again." : `The streams meet again ${count === 1 ? "once" : `${count} times`} (runs of equal tokens after the split).` });
+}

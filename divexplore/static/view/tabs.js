@@ -1,0 +1,67 @@
+// The tabs below the streams: a list of modules, each `{ name, present(comparison), make(view, signal) }`; what `make`
+// gives has an `element`, `show(column)` and, where it has a chart, `draw()`. A tab whose part was not measured is absent.
+
+import { button, element, freshId } from "./dom.js";
+import { cascadeTab } from "./tab_cascade.js";
+import { logitsTab } from "./tab_logits.js";
+import { snapshotTab } from "./tab_snapshot.js";
+
+const TABS = [logitsTab, cascadeTab, snapshotTab];
+
+export class Tabs {
+  constructor(view, signal) {
+    this.view = view;
+    this.signal = signal;
+    this.list = element("div.dx-tablist", { role: "tablist", "aria-label": "Details of the selected column" });
+    this.element = element("div.dx-tabs", {}, this.list);
+    this.tabs = TABS.filter((tab) => tab.present(view.comparison)).map((tab) => this.add(tab));
+    this.list.addEventListener("keydown", (event) => this.pressed(event), { signal });
+    this.open(this.tabs[0]);
+  }
+
+  add(definition) {
+    const ids = { tab: freshId("tab"), panel: freshId("panel") };
+    const head = button(definition.name, { id: ids.tab, role: "tab", "aria-controls": ids.panel, signal: this.signal, on: { click: () => this.open(tab) } });
+    const panel = element("div.dx-panel", { id: ids.panel, role: "tabpanel", "aria-labelledby": ids.tab });
+    const tab = { definition, head, panel, content: null };
+    this.list.append(head);
+    this.element.append(panel);
+    return tab;
+  }
+
+  open(tab) {
+    this.current = tab;
+    for (const one of this.tabs) {
+      one.head.setAttribute("aria-selected", String(one === tab));
+      one.head.setAttribute("tabindex", one === tab ? "0" : "-1");
+      one.panel.hidden = one !== tab;
+    }
+    if (!tab.content) {
+      tab.content = tab.definition.make(this.view, this.signal);
+      tab.panel.append(tab.content.element);
+      if (this.drawn) tab.content.draw?.();
+    }
+    if (this.column !== undefined) tab.content.show(this.column);
+  }
+
+  /** Draw the charts; called once the streams are painted. */
+  draw() {
+    this.drawn = true;
+    for (const tab of this.tabs) tab.content?.draw?.();
+  }
+
+  show(column) {
+    this.column = column;
+    this.current.content.show(column);
+  }
+
+  pressed(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = this.tabs[(this.tabs.indexOf(this.current) + step + this.tabs.length) % this.tabs.length];
+    this.open(next);
+    next.head.focus();
+  }
+}

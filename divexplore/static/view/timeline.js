@@ -1,0 +1,95 @@
+// Margins, epsilon and noise floor by step. The cursor is an element over the chart: a mark would be redrawn with it.
+
+import { columnOf } from "./columns.js";
+import { element } from "./dom.js";
+import { stepOf } from "./payload.js";
+import { chart, vegaEmbed } from "./vega.js";
+
+/** Rows of the chart's `series`. */
+export function seriesRows(comparison) {
+  const rows = [];
+  const add = (series, values) => {
+    values?.forEach((value, step) => {
+      if (Number.isFinite(value)) rows.push({ step, value, series });
+    });
+  };
+  add("margin A", comparison.a.margin);
+  add("margin B", comparison.b.margin);
+  add("epsilon", comparison.epsilon);
+  add("noise floor", comparison.floor);
+  return rows;
+}
+
+/** Rows of the chart's `marks`. */
+export function markRows(comparison) {
+  const { header } = comparison;
+  const rows = [];
+  if (header.first_divergence !== null) rows.push({ step: header.first_divergence, label: "split" });
+  if (header.first_drift !== null && header.first_drift !== header.first_divergence) rows.push({ step: header.first_drift, label: "first drift" });
+  return rows;
+}
+
+export class Timeline {
+  constructor(view, signal) {
+    this.view = view;
+    this.cursors = { a: element("div.dx-cursor.dx-cursor-a"), b: element("div.dx-cursor.dx-cursor-b") };
+    this.place = element("div.dx-chart");
+    this.note = element("p.dx-quiet.dx-chart-note", { text: "drawing the timeline …" });
+    this.element = element("figure.dx-timeline", { "aria-label": "Margin of both runs and epsilon by step" }, this.place, this.cursors.a, this.cursors.b, this.note);
+    this.element.addEventListener("click", (event) => this.clicked(event), { signal });
+  }
+
+  async draw(width) {
+    try {
+      const embed = await vegaEmbed(this.view.model);
+      const { comparison } = this.view;
+      const rows = { series: seriesRows(comparison), marks: markRows(comparison) };
+      this.chart = await chart(embed, this.place, comparison.header.charts.timeline, rows, width);
+      await this.resize(this.element.clientWidth || width);
+      this.note.remove();
+    } catch (error) {
+      this.note.textContent = `no timeline: ${error.message}`;
+    }
+  }
+
+  /** Fit the plot into the width at hand: the chart's own parts beside it stay as they are. */
+  async resize(width) {
+    if (!this.chart || !width) return;
+    const beside = this.place.querySelector("svg").clientWidth - this.chart.view.width();
+    this.chart.view.width(Math.max(120, width - Math.max(beside, 58) - 4));
+    await this.chart.view.runAsync();
+    this.show(this.column);
+  }
+
+  show(column) {
+    this.column = column;
+    if (!this.chart || column === undefined) return;
+    const { left, top } = this.origin();
+    const scale = this.chart.view.scale("x");
+    for (const side of ["a", "b"]) {
+      const step = stepOf(this.view.comparison, side, column);
+      const cursor = this.cursors[side];
+      cursor.hidden = step === null;
+      if (step === null) continue;
+      cursor.style.transform = `translate(${left + scale(step) + this.place.offsetLeft}px, ${top + this.place.offsetTop}px)`;
+      cursor.style.height = `${this.chart.view.height()}px`;
+    }
+  }
+
+  /** Where the plot begins in the picture. */
+  origin() {
+    const [x, y] = this.chart.view.origin();
+    const padding = this.chart.view.padding();
+    return { left: x + padding.left, top: y + padding.top };
+  }
+
+  clicked(event) {
+    if (!this.chart) return;
+    const { left } = this.origin();
+    const x = event.clientX - this.place.getBoundingClientRect().left - left;
+    if (x < -6 || x > this.chart.view.width() + 6) return;
+    const step = Math.max(0, Math.round(this.chart.view.scale("x").invert(x)));
+    const side = step < this.view.comparison.a.steps ? "a" : "b";
+    this.view.select(columnOf(this.view.comparison, side, step), { say: true });
+  }
+}

@@ -1,0 +1,85 @@
+// The verdict: what was found, where, by how much, and what to try.
+
+import { element, OWN_KEYS } from "./dom.js";
+import { logits, number, quoted, verdictWord } from "./format.js";
+
+/** The facts of the headline, each a short phrase. */
+export function headline(comparison) {
+  const { header } = comparison;
+  const phrases = [];
+  if (header.split) {
+    phrases.push(`split at step ${header.split.step}`);
+    phrases.push(lean("A", header.split.a), lean("B", header.split.b));
+    if (header.split.epsilon !== null) phrases.push(`the runs differ there by ${logits(header.split.epsilon)} (epsilon)`);
+  } else if (header.first_drift !== null) {
+    phrases.push(`first drift at step ${header.first_drift}`, "no token differs");
+  } else {
+    phrases.push(`no difference in ${Math.min(comparison.a.steps, comparison.b.steps)} steps`);
+  }
+  if (header.referee) phrases.push(referee(header.referee));
+  return phrases;
+}
+
+function lean(name, side) {
+  if (side.exact_tie) return `${name} ${quoted(side.text)} from an exact tie`;
+  return `${name} ${quoted(side.text)} leads by ${logits(side.margin)} (${number(side.margin_ulps, 3)} ULP)`;
+}
+
+/** The referee's opinion in a phrase. */
+export function referee(opinion) {
+  if (opinion.undecided) return "referee: undecided";
+  const by = opinion.gap === null || opinion.gap === undefined ? "" : ` by ${logits(Math.abs(opinion.gap))}`;
+  return `referee: ${quoted(opinion.text ?? `#${opinion.token_id}`)}${by}`;
+}
+
+export function verdictPart(comparison) {
+  const { verdict } = comparison.header;
+  const chips = [element("strong.dx-chip", { text: verdictWord(verdict.name), "data-verdict": verdict.name })];
+  if (verdict.inconclusive) chips.push(element("span.dx-chip.dx-chip-open", { text: "inconclusive" }));
+  const phrases = headline(comparison).map((text) => element("span.dx-phrase", { text }));
+  const also = verdict.also.length ? ` Also: ${verdict.also.map(verdictWord).join(", ")}.` : "";
+  return element(
+    "header.dx-verdict",
+    {},
+    element("p.dx-headline", {}, ...chips, ...phrases),
+    element("p.dx-why", { text: verdict.why + also }),
+    verdict.next ? element("p.dx-next", {}, element("span.dx-quiet", { text: "Next: " }), verdict.next) : null,
+    evidence(verdict, comparison.header.ladder),
+  );
+}
+
+function evidence(verdict, ladder) {
+  const sentences = [...verdict.evidence];
+  if (!sentences.length && !ladder?.length) return null;
+  return element(
+    "details.dx-evidence",
+    {},
+    element("summary", { text: `evidence (${sentences.length || ladder.length})`, ...OWN_KEYS }),
+    sentences.length ? element("ul", {}, ...sentences.map((text) => element("li", { text }))) : null,
+    ladder?.length ? ladderTable(ladder) : null,
+  );
+}
+
+function ladderTable(ladder) {
+  const head = ["precision", "epsilon at the split (logits)", "epsilon, maximum (logits)", ""];
+  return element(
+    "table.dx-table",
+    {},
+    element("caption", { text: "Precision ladder: the same tokens in the same shapes, computed more precisely" }),
+    element("thead", {}, element("tr", {}, ...head.map((text) => (text ? element("th", { scope: "col", text }) : element("td"))))),
+    element(
+      "tbody",
+      {},
+      ...ladder.map((rung) =>
+        element(
+          "tr",
+          {},
+          element("th", { scope: "row", text: rung.dtype }),
+          element("td.dx-number", { text: number(rung.epsilon_at_split, 3) }),
+          element("td.dx-number", { text: number(rung.epsilon_max, 3) }),
+          element("td", { text: rung.vacuous ? "no evidence: the knob does nothing here" : "" }),
+        ),
+      ),
+    ),
+  );
+}

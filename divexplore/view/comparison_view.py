@@ -1,0 +1,141 @@
+"""A whole comparison as one widget; once it is on the screen it needs no kernel."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from divexplore.errors import Refusal, nearest
+from divexplore.view import assets, vega
+from divexplore.view.export import page
+from divexplore.view.payload import summarise
+from divexplore.view.static import static_html
+
+if TYPE_CHECKING:
+    from divexplore.comparison.comparison import Comparison
+
+__all__ = ["ComparisonView", "view_of"]
+
+logger = logging.getLogger(__name__)
+
+_VIEWS: weakref.WeakKeyDictionary[Comparison, ComparisonView] = weakref.WeakKeyDictionary()
+
+
+class ComparisonView(anywidget.AnyWidget):
+    """Two runs side by side: verdict, streams, timeline, logits, cascade and snapshot.
+
+    Parameters
+    ----------
+    comparison
+        What to show.
+    selected
+        Column of the alignment to show first; the split, or the first drift, where it is left out.
+    live
+        Whether a kernel may be asked (export, chart runtime).
+    layout
+        An ``ipywidgets.Layout``, as every widget takes it.
+
+    Raises
+    ------
+    Refusal
+        On an unknown argument, or a column that is not there.
+    """
+
+    _esm = assets.esm()
+    _css = assets.css()
+
+    meta = traitlets.Dict().tag(sync=True)
+    """The header of the payload (`divexplore.view.payload`): everything but the columns of numbers."""
+
+    data = traitlets.Bytes().tag(sync=True)
+    """Every column of numbers in one block, laid out as ``meta["blob"]`` says."""
+
+    selected = traitlets.Int(0).tag(sync=True)
+    """Selected column of the alignment, from 0. The browser sets it first, and paints before Python hears of it."""
+
+    live = traitlets.Bool(True).tag(sync=True)
+    """Whether the browser may ask Python; what needs it hides where this is false."""
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        *,
+        selected: int | None = None,
+        live: bool = True,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        if unknown:
+            word = next(iter(unknown))
+            names = ("selected", "live", "layout")
+            raise Refusal(f"unknown argument {word!r}", ", ".join(names), f"Correct the name.{nearest(word, names)}")
+        if not hasattr(comparison, "judgement"):
+            raise Refusal(f"a {type(comparison).__name__} to view", "a Comparison", "Pass what dx.compare gave.")
+        self._payload = summarise(comparison)
+        self._check(selected)
+        header = self._payload.header
+        options = {} if layout is None else {"layout": layout}
+        super().__init__(
+            meta=header,
+            data=self._payload.blob,
+            selected=header["selected"] if selected is None else selected,
+            live=live,
+            **options,
+        )
+        self.on_msg(self._answer)
+
+    def show(self, comparison: Comparison) -> None:
+        """Show another comparison in the same place, its split selected."""
+        self._payload = summarise(comparison)
+        with self.hold_sync():  # one message: the browser builds the new view once
+            self.meta = self._payload.header
+            self.selected = self._payload.header["selected"]
+            self.data = self._payload.blob
+
+    def to_html(self) -> str:
+        """The view as one page that needs neither a kernel nor a network, the same column selected."""
+        return page(self._payload, vega.runtime(), self.selected)
+
+    def __repr__(self) -> str:
+        header = self.meta
+        split = header["split"]
+        where = "no split" if split is None else f"split at step {split['step']}"
+        return f"<ComparisonView {header['verdict']['name']}, {where}, {header['columns']} columns>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        # For a notebook that is opened again without its kernel, and for nbconvert.
+        return {**data, "text/html": static_html(self._payload), "text/plain": repr(self)}, metadata
+
+    def _check(self, selected: int | None) -> None:
+        columns = self._payload.header["columns"]
+        if selected is not None and not 0 <= selected < max(columns, 1):
+            raise Refusal(f"selected={selected}", f"0 to {max(columns - 1, 0)}", "Choose a column of the alignment.")
+
+    def _answer(self, _widget: ComparisonView, content: dict[str, Any], _buffers: list[Any]) -> None:
+        """Serve the two requests of the browser. An error goes back: Jupyter would swallow it here."""
+        try:
+            if content.get("ask") == "vega":
+                self.send({"answer": content["id"]}, buffers=[vega.runtime()])
+            elif content.get("ask") == "export":
+                html = page(self._payload, vega.runtime(), int(content.get("selected", self.selected)))
+                name = f"divexplore-{self.meta['verdict']['name'].replace('_', '-')}.html"
+                self.send({"answer": content["id"], "name": name}, buffers=[html.encode()])
+        except Exception as error:  # the one border where errors of callbacks are caught
+            logger.warning("request %r of the view failed", content.get("ask"), exc_info=True)
+            self.send({"answer": content.get("id"), "error": str(error)})
+
+
+def view_of(comparison: Comparison) -> ComparisonView:
+    """The one view of a comparison, however often it is displayed."""
+    view = _VIEWS.get(comparison)
+    if view is None or view.comm is None:  # closed by hand: a new one
+        view = _VIEWS[comparison] = ComparisonView(comparison)
+    return view

@@ -1,0 +1,117 @@
+"""The comparison as plain HTML without a script: for mail previews, nbconvert, and notebooks without a kernel."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from divexplore.view.payload import Payload
+
+__all__ = ["static_html"]
+
+_AROUND = 60  # columns shown on each side of the selected one
+_TOP = 5
+_CELL = "padding:0 8px;text-align:right;border:0;border-bottom:1px solid #8884"
+_WORD = "font-family:monospace;white-space:pre-wrap;unicode-bidi:isolate"
+_INK = {"a": "#0072B2", "b": "#D55E00"}
+
+
+def static_html(payload: Payload) -> str:
+    """Verdict, both texts around the split, and the leading tokens there; at most about 30 KB, styles in line."""
+    header = payload.header
+    parts = [_verdict(header), _streams(payload)]
+    if header["columns"]:
+        parts.append(_top(payload))
+    parts.append(_configurations(header))
+    return f'<div style="font:13px/1.5 system-ui,sans-serif;padding:10px 12px">{"".join(parts)}</div>'
+
+
+def _verdict(header: dict[str, Any]) -> str:
+    verdict, split = header["verdict"], header["split"]
+    words = [f"<strong>{_text(verdict['name'].replace('_', ' '))}</strong>"]
+    if verdict["inconclusive"]:
+        words.append("inconclusive")
+    if split is not None:
+        words.append(f"split at step {split['step']}")
+    elif header["first_drift"] is not None:
+        words.append(f"first drift at step {header['first_drift']}")
+    then = f"<p style='margin:0'>Next: {_text(verdict['next'], 600)}</p>" if verdict["next"] else ""
+    return f"<p style='margin:0'>{' · '.join(words)}</p><p style='margin:0'>{_text(verdict['why'], 600)}</p>{then}"
+
+
+def _streams(payload: Payload) -> str:
+    header = payload.header
+    start = max(0, header["selected"] - _AROUND)
+    stop = min(header["columns"], header["selected"] + _AROUND)
+    lines = [f"<p style='margin:8px 0 0'>prompt: <bdi>{_text(str(header['prompt']['text'] or ''), 300)}</bdi></p>"]
+    for side in ("a", "b"):
+        steps, tokens = payload.column(f"column_{side}"), payload.column(f"{side}_token")
+        words = ["…"] if start else []
+        for column in range(start, stop):
+            step = int(steps[column])
+            text = "" if step < 0 else _text(payload.text(int(tokens[step])), 60)
+            words.append(f"<mark><b>{text}</b></mark>" if column == header["split_column"] else text)
+        words += ["…"] if stop < header["columns"] else []
+        label = f"<b style='color:{_INK[side]}'>{side.upper()}</b> {_text(header[side]['label'])}"
+        lines.append(f"<p style='margin:4px 0 0'>{label}<br><span style='{_WORD}'>{''.join(words)}</span></p>")
+    return "".join(lines)
+
+
+def _top(payload: Payload) -> str:
+    """Both top lists at the selected column, side by side."""
+    header = payload.header
+    lists = {side: list(_entries(payload, side)) for side in ("a", "b")}
+    heads = "".join(f"<th style='{_CELL}'>{name}</th>" for name in ("token A", "logit", "p", "token B", "logit", "p"))
+    rows = []
+    for rank in range(min(_TOP, max(map(len, lists.values())))):
+        cells = []
+        for side in ("a", "b"):
+            entry = lists[side][rank] if rank < len(lists[side]) else ("", "", "")
+            cells.append(f"<td style='{_CELL}'><span style='{_WORD}'>{entry[0]}</span></td>")
+            cells += [f"<td style='{_CELL}'>{value}</td>" for value in entry[1:]]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    margins = " · ".join(filter(None, (_margin(payload, side) for side in ("a", "b"))))
+    caption = f"<caption style='text-align:left'>{_text(_where(header))}; {margins}</caption>"
+    body = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f"<table style='border-collapse:collapse;margin:8px 0'>{caption}{body}</table>"
+
+
+def _where(header: dict[str, Any]) -> str:
+    place = "the split" if header["selected"] == header["split_column"] else f"column {header['selected']}"
+    return f"leading tokens at {place}, raw logits"
+
+
+def _entries(payload: Payload, side: str) -> Iterable[tuple[str, str, str]]:
+    step = int(payload.column(f"column_{side}")[payload.header["selected"]])
+    if step < 0:
+        return
+    partition = float(payload.column(f"{side}_logit")[step]) - float(payload.column(f"{side}_logprob")[step])
+    ids, logits = payload.column(f"{side}_top_ids")[step], payload.column(f"{side}_top_logits")[step]
+    for token_id, logit in zip(ids.tolist(), logits.tolist(), strict=True):
+        yield _text(payload.text(token_id), 60), f"{logit:.6g}", f"{math.exp(logit - partition):.4f}"
+
+
+def _margin(payload: Payload, side: str) -> str:
+    step = int(payload.column(f"column_{side}")[payload.header["selected"]])
+    if step < 0:
+        return ""
+    margin, ulps = payload.column(f"{side}_margin")[step], payload.column(f"{side}_margin_ulps")[step]
+    return f"margin {side.upper()} {margin:.4g} logits ({ulps:.3g} ULP of {_text(payload.header[side]['dtype'])})"
+
+
+def _configurations(header: dict[str, Any]) -> str:
+    rows = []
+    for name in header["a"]["bright"]:
+        values = (header[side]["effective"].get(name, "—") for side in ("a", "b"))
+        cells = "".join(f"<td style='{_CELL}'>{_text(value, 80)}</td>" for value in values)
+        rows.append(f"<tr><td style='{_CELL}'>{_text(name)}</td>{cells}</tr>")
+    if not rows:
+        return ""
+    head = f"<tr><th style='{_CELL}'>what differs</th><th style='{_CELL}'>A</th><th style='{_CELL}'>B</th></tr>"
+    return f"<table style='border-collapse:collapse'><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _text(text: str, limit: int = 200) -> str:
+    return html.escape(text if len(text) <= limit else f"{text[: limit - 1]}…")
