@@ -15,6 +15,7 @@ _HOMES = {
     "load_model": "divexplore.models.load",
     "run": "divexplore.engine.run",
     "force": "divexplore.engine.run",
+    "score": "divexplore.engine.score",
     "compare": "divexplore.comparison.compare",
     "compare_traces": "divexplore.comparison.compare",
     "Comparison": "divexplore.comparison.comparison",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from divexplore.comparison.verdict import Verdict
     from divexplore.config import PRESETS, RunConfig
     from divexplore.engine.run import force, run
+    from divexplore.engine.score import score
     from divexplore.errors import Refusal
     from divexplore.models.load import load_model
     from divexplore.trace import Trace

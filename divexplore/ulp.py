@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["EXPLICIT_BITS", "UNIT_ROUNDOFF", "grid_dtype", "spacing"]
+__all__ = ["EXPLICIT_BITS", "UNIT_ROUNDOFF", "spacing"]
 
 EXPLICIT_BITS = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
 """Explicit bits of the significand, the *p* of ``2 ** (floor(log2 |x|) - p)``."""
@@ -33,26 +33,3 @@ def spacing(x: ArrayLike, dtype: str) -> NDArray[np.float64]:
     exponent = np.maximum(exponent, _SMALLEST_EXPONENT[dtype])
     return np.where(finite, np.ldexp(1.0, exponent - EXPLICIT_BITS[dtype]), np.nan)
 
-
-def grid_dtype(values: ArrayLike, stored: str) -> str:
-    """The coarsest dtype whose grid holds every value: a model that up-casts its logits computed them in a narrower one.
-
-    Parameters
-    ----------
-    values
-        A whole row of logits, shape ``(vocab,)``, in fp64 after an exact cast.
-    stored
-        The dtype in which the row came.
-    """
-    if stored not in ("float32", "float64"):
-        return stored
-    bits = np.asarray(values, dtype=np.float64)
-    bits = bits[np.isfinite(bits)]
-    for name in ("bfloat16", "float16", "float32"):
-        if EXPLICIT_BITS[name] >= EXPLICIT_BITS[stored]:
-            break
-        unit = spacing(bits, name)
-        largest = 65504.0 if name == "float16" else np.inf
-        if np.all(np.abs(bits) <= largest) and np.all(np.rint(bits / unit) * unit == bits):
-            return name
-    return stored

@@ -10,11 +10,15 @@ import torch
 from divexplore.comparison.align import align, first_divergence
 from divexplore.comparison.comparison import Comparison, Split
 from divexplore.comparison.drift import epsilon
+from divexplore.comparison.extras import add_extras
+from divexplore.comparison.gather import gather
+from divexplore.comparison.ladder import Pair
 from divexplore.comparison.margins import logit_of, split_of
 from divexplore.comparison.verdict import judge
 from divexplore.config import PRESETS, RunConfig
 from divexplore.engine.rowfile import RowFile
-from divexplore.engine.run import decode
+from divexplore.engine.run import OnRow, decode
+from divexplore.errors import Refusal, nearest
 from divexplore.models.load import load_model
 from divexplore.trace import Trace
 
@@ -22,12 +26,16 @@ if TYPE_CHECKING:
     import polars as pl
     from transformers import PreTrainedModel
 
+    from divexplore.comparison.evidence import Evidence
     from divexplore.models.model import Model
 
 __all__ = ["compare", "compare_traces"]
 
+EVIDENCE = ("fast", "default", "full")
+"""How much is measured beyond what a comparison cannot do without."""
+
 Progress = Callable[[str, int, int, str], None]
-"""Called with the side (``A`` or ``B``), the steps done, the steps asked for and the last characters of the text."""
+"""Called with the run's name (``A``, ``B``, …), the steps done, the steps asked for and the last characters of the text."""
 
 
 def compare(
@@ -38,6 +46,7 @@ def compare(
     max_new_tokens: int = 128,
     *,
     chat: bool | None = None,
+    evidence: str = "default",
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Comparison:
@@ -55,36 +64,50 @@ def compare(
         Steps at most, of each side.
     chat
         Whether the chat template wraps a text; ``None`` uses it where the tokenizer has one.
+    evidence
+        ``fast``: the two free runs only, so that a flip stays inconclusive. ``default``: also B forced on A's tokens
+        and both sides in clean fp64, to the split and some steps beyond. ``full``: also fp32, A forced on B's tokens,
+        A-A-B-A and the causal probe; `divexplore.comparison.extras.PRICES` holds what each costs.
     progress, stop
-        As `divexplore.run` takes them, `progress` with the side in front. A stopped comparison keeps what was recorded.
+        As `divexplore.run` takes them, `progress` with the name of the run in front. A stopped comparison keeps what
+        was recorded.
 
     Raises
     ------
     Refusal
         On a request that cannot be served.
     """
+    if evidence not in EVIDENCE:
+        raise Refusal(f"evidence={evidence!r}", ", ".join(EVIDENCE), f"Choose one.{nearest(str(evidence), EVIDENCE)}")
     if a is None and b is None:
         a, b = PRESETS["batch"].a, PRESETS["batch"].b
     config_a, config_b = RunConfig.of(a), RunConfig.of(b)
     model = load_model(model)
     encoded = model.encode(prompt, chat=chat)
+
+    def watch(name: str) -> dict[str, Any]:
+        return {"progress": _named(name, progress), "stop": stop}
+
+    def free(name: str, config: RunConfig, on_row: OnRow | None = None) -> Trace:
+        return decode(model, encoded, config, max_new_tokens, on_row=on_row, **watch(name))
+
     with RowFile() as rows:
-        trace_a = decode(
-            model,
-            encoded,
-            config_a,
-            max_new_tokens,
-            on_row=lambda step, row, token: rows.append(row),
-            progress=_of_side("A", progress),
-            stop=stop,
-        )
+        trace_a = free("A", config_a, lambda step, row, token: rows.append(row))
+        again = [free("A again", config_a)] if evidence == "full" else []
         common = _CommonPrefix(trace_a, rows)
-        trace_b = decode(
-            model, encoded, config_b, max_new_tokens, on_row=common.see, progress=_of_side("B", progress), stop=stop
-        )
-    split = common.split(trace_b)
-    steps = _steps_table(common.epsilons, [epsilon > 0 for epsilon in common.epsilons])
-    return _assemble(trace_a, trace_b, steps, split)
+        trace_b = free("B", config_b, common.see)
+        again += [free("A after B", config_a)] if evidence == "full" else []
+        split = common.split(trace_b)
+        columns = align(trace_a.token_ids, trace_b.token_ids)
+        pair = Pair(model, encoded, config_a, config_b, trace_a, trace_b)
+        gathered = None
+        if evidence != "fast" and not (stop is not None and stop()):
+            at = None if split is None else split.step
+            gathered = gather(pair, rows, columns, at, fp32_rung=evidence == "full", watch=watch)
+    if gathered is not None and again:
+        gathered = add_extras(gathered, pair, again[0], again[1], watch)
+    steps = _steps_table(common.epsilons, [value != 0 for value in common.epsilons])
+    return _assemble(trace_a, trace_b, steps, columns, split, gathered, pair)
 
 
 def compare_traces(a: Trace, b: Trace) -> Comparison:
@@ -93,8 +116,9 @@ def compare_traces(a: Trace, b: Trace) -> Comparison:
     Full rows are gone, so epsilon is not known; whether rows differ is known where both were computed in one dtype, by
     their hashes. Different prompts end the comparison at once.
     """
+    columns = align(a.token_ids, b.token_ids)
     if a.prompt_ids != b.prompt_ids:
-        return _assemble(a, b, _steps_table([], []), None)
+        return _assemble(a, b, _steps_table([], []), columns, None)
     step = first_divergence(a.token_ids, b.token_ids)
     common = min(len(a), len(b)) if step is None else step + 1
     hashes = zip(a.table["row_hash"], b.table["row_hash"], strict=False)
@@ -103,7 +127,7 @@ def compare_traces(a: Trace, b: Trace) -> Comparison:
     if step is not None:
         logits = logit_of(a, step, b.token_ids[step]), logit_of(b, step, a.token_ids[step])
         split = split_of(a, b, step, None, logits)
-    return _assemble(a, b, _steps_table([None] * common, differs), split)
+    return _assemble(a, b, _steps_table([None] * common, differs), columns, split)
 
 
 class _CommonPrefix:
@@ -131,8 +155,8 @@ class _CommonPrefix:
         return split_of(self._a, b, len(self.epsilons) - 1, self.epsilons[-1], self._crossed)
 
 
-def _of_side(side: str, progress: Progress | None) -> Callable[[int, int, str], None] | None:
-    return None if progress is None else lambda done, total, text: progress(side, done, total, text)
+def _named(name: str, progress: Progress | None) -> Callable[[int, int, str], None] | None:
+    return None if progress is None else lambda done, total, text: progress(name, done, total, text)
 
 
 def _steps_table(epsilons: Sequence[float | None], differs: Sequence[bool | None]) -> pl.DataFrame:
@@ -142,6 +166,16 @@ def _steps_table(epsilons: Sequence[float | None], differs: Sequence[bool | None
     return pl.DataFrame(columns, schema={"step": pl.Int32, "epsilon": pl.Float64, "differs": pl.Boolean})
 
 
-def _assemble(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None) -> Comparison:
-    columns = align(a.token_ids, b.token_ids)
-    return Comparison(a=a, b=b, steps=steps, columns=columns, judgement=judge(a, b, steps, split), split=split)
+def _assemble(
+    a: Trace,
+    b: Trace,
+    steps: pl.DataFrame,
+    columns: pl.DataFrame,
+    split: Split | None,
+    evidence: Evidence | None = None,
+    pair: Pair | None = None,
+) -> Comparison:
+    judgement = judge(a, b, steps, split, evidence)
+    return Comparison(
+        a=a, b=b, steps=steps, columns=columns, judgement=judgement, split=split, evidence=evidence, pair=pair
+    )

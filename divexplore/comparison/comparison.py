@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
+    from divexplore.comparison.evidence import Evidence
+    from divexplore.comparison.ladder import Pair
     from divexplore.comparison.verdict import Judgement, Verdict
     from divexplore.trace import Trace
 
@@ -68,6 +70,10 @@ class Comparison:
         The verdict with its reasons.
     split
         The first step whose tokens differ, or ``None``.
+    evidence
+        What was measured beyond the two free runs, or ``None``.
+    pair
+        The model and the two configurations while the comparison is live; ``None`` once it was saved and loaded.
     """
 
     a: Trace
@@ -76,6 +82,8 @@ class Comparison:
     columns: pl.DataFrame
     judgement: Judgement
     split: Split | None = None
+    evidence: Evidence | None = None
+    pair: Pair | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -107,6 +115,34 @@ class Comparison:
         """First step of the common prefix whose raw rows differ in value."""
         drifted = self.steps.filter(self.steps["differs"])["step"]
         return int(drifted[0]) if len(drifted) else None
+
+    def fork(self, side: str, step: int, token: int, max_new_tokens: int | None = None) -> Trace:
+        """Take another token at one step and go on in that side's configuration.
+
+        Parameters
+        ----------
+        side
+            ``"a"`` or ``"b"``.
+        step
+            The step whose token is replaced; those before it are forced.
+        token
+            The id taken there.
+        max_new_tokens
+            Steps in all; ``None`` takes as many as that side has.
+
+        Returns
+        -------
+        Trace
+            A trace like others; `compare_traces` compares it with them.
+
+        Raises
+        ------
+        Refusal
+            On another side or step, or where the model is not at hand any more.
+        """
+        from divexplore.comparison.fork import fork
+
+        return fork(self, side, step, token, max_new_tokens)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain JSON values: what ``divexplore compare --json`` prints."""

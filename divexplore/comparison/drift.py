@@ -50,7 +50,7 @@ def row_drift(a: torch.Tensor, b: torch.Tensor, token: int) -> RowDrift:
 
 
 def epsilon(a: torch.Tensor, b: torch.Tensor) -> float:
-    """max |A - B| in fp64 after an exact cast; ids that are -inf on both sides count 0, a one-sided infinity is infinite."""
+    """Largest |A - B| in fp64 after an exact cast; an id that is -inf on both sides counts 0, on one side infinity."""
     a, b = a.double(), b.double()
     difference = (a - b).abs()
     difference[torch.isneginf(a) & torch.isneginf(b)] = 0.0

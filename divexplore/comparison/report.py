@@ -45,6 +45,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
             "a": _side_dict(split.a, a, split.step),
             "b": _side_dict(split.b, b, split.step),
         },
+        **_evidence_dict(comparison),
     }
 
 
@@ -145,6 +146,18 @@ def _run_dict(trace: Trace) -> dict[str, Any]:
         "texts": trace.texts,
         "text": trace.text,
         "finish_reason": trace.finish_reason,
+    }
+
+
+def _evidence_dict(comparison: Comparison) -> dict[str, Any]:
+    evidence = comparison.evidence
+    facts = {} if evidence is None else evidence.to_dict()
+    return {
+        "ladder": facts.pop("ladder", []),
+        "noise_floor": None if evidence is None else evidence.floor_at(comparison.first_divergence),
+        "referee": facts.pop("referee", None),
+        "cascade": facts.pop("cascade", None),
+        "evidence": {"sentences": list(comparison.judgement.evidence), "measured": facts or None},
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divexplore.comparison.comparison import Comparison, Side, Split
+from divexplore.comparison.evidence import Evidence
 from divexplore.comparison.report import FORMAT, to_dict
 from divexplore.comparison.verdict import Judgement, Verdict
 from divexplore.errors import FormatError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save"]
 
-_FACTS, _TABLES = "comparison.json", ("steps", "columns")
+_FACTS, _TABLES, _MEASURED = "comparison.json", ("steps", "columns"), ("forced", "floor")
 
 
 def save(comparison: Comparison, folder: str | Path) -> Path:
@@ -28,8 +29,13 @@ def save(comparison: Comparison, folder: str | Path) -> Path:
     comparison.b.save(folder / "b.parquet")
     for name in _TABLES:
         getattr(comparison, name).write_parquet(folder / f"{name}.parquet")
-    facts = to_dict(comparison) | {"judgement_evidence": list(comparison.judgement.evidence)}
-    (folder / _FACTS).write_text(strict_json(facts, indent=1), encoding="utf-8")
+    evidence = comparison.evidence
+    for name in _MEASURED:
+        table = None if evidence is None else getattr(evidence, name)
+        (folder / f"{name}.parquet").unlink(missing_ok=True)  # of an earlier comparison in the same folder
+        if table is not None:
+            table.write_parquet(folder / f"{name}.parquet")
+    (folder / _FACTS).write_text(strict_json(to_dict(comparison), indent=1), encoding="utf-8")
     return folder
 
 
@@ -63,9 +69,10 @@ def load(folder: str | Path) -> Comparison:
             next=facts["next"],
             inconclusive=facts["inconclusive"],
             also=tuple(map(Verdict, facts["also"])),
-            evidence=tuple(facts["judgement_evidence"]),
+            evidence=tuple(facts["evidence"]["sentences"]),
         )
         split = None if facts["split"] is None else _split(facts["split"])
+        evidence = _evidence(facts, folder)
     except Exception as error:
         raise FormatError(
             f"the comparison in {folder.name} is damaged ({error})",
@@ -79,7 +86,19 @@ def load(folder: str | Path) -> Comparison:
         columns=tables["columns"],
         judgement=judgement,
         split=split,
+        evidence=evidence,
     )
+
+
+def _evidence(facts: dict[str, Any], folder: Path) -> Evidence | None:
+    import polars as pl
+
+    if facts["evidence"]["measured"] is None:
+        return None
+    read = {name: folder / f"{name}.parquet" for name in _MEASURED}
+    tables = {name: pl.read_parquet(path) if path.is_file() else None for name, path in read.items()}
+    measured = {**facts["evidence"]["measured"], **{name: facts[name] for name in ("ladder", "referee", "cascade")}}
+    return Evidence.from_dict(measured, tables["forced"], tables["floor"])
 
 
 def _split(facts: dict[str, Any]) -> Split:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from divexplore.comparison import rules
+from divexplore.comparison.rules import Case, Finding
+
 if TYPE_CHECKING:
     import polars as pl
 
-    from divexplore.comparison.comparison import Side, Split
+    from divexplore.comparison.comparison import Split
+    from divexplore.comparison.evidence import Evidence
     from divexplore.trace import Trace
 
 __all__ = ["Judgement", "Verdict", "judge"]
@@ -60,168 +63,78 @@ class Judgement:
     evidence: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Case:
-    """What the rules look at."""
-
-    a: Trace
-    b: Trace
-    steps: pl.DataFrame
-    split: Split | None
-
-    @property
-    def common(self) -> int:
-        return self.steps.height
-
-    @property
-    def largest(self) -> float:
-        """Largest epsilon of the common prefix, logits; 0 where none was measured."""
-        return max(self.steps["epsilon"].drop_nulls().to_list(), default=0.0)
+_RULES: tuple[tuple[Verdict, Callable[[Case], Finding | None]], ...] = (
+    (Verdict.PROMPT_MISMATCH, rules.prompt_mismatch),
+    (Verdict.INVALID, rules.invalid),
+    (Verdict.STATE_LEAK, rules.state_leak),
+    (Verdict.POLICY, rules.policy),
+    (Verdict.STRUCTURAL, rules.structural),
+    (Verdict.EXACT_TIE, rules.exact_tie),
+    (Verdict.NEAR_TIE, rules.near_tie),
+    (Verdict.DRIFT_ONLY, rules.drift_only),
+    (Verdict.IDENTICAL, rules.identical),
+)
 
 
-@dataclass(frozen=True)
-class _Finding:
-    why: str
-    next: str
-    inconclusive: bool = False
-
-
-def judge(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None) -> Judgement:
+def judge(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None, evidence: Evidence | None = None) -> Judgement:
     """Try the rules in order; the first that holds is the verdict, the others that hold as well are listed in ``also``."""
-    case = _Case(a, b, steps, split)
-    held: list[tuple[Verdict, _Finding]] = []
+    case = Case(a, b, steps, split, evidence)
+    held: list[tuple[Verdict, Finding]] = []
     for verdict, rule in _RULES:
         finding = rule(case)
         if finding is not None:
             held.append((verdict, finding))
             if verdict is Verdict.PROMPT_MISMATCH:
                 break  # nothing else can be compared
-    verdict, finding = held[0]
+    (verdict, finding), *others = held
+    cut_short = split is None and (a.partial or b.partial)
     return Judgement(
         verdict=verdict,
         why=finding.why,
         next=finding.next,
-        inconclusive=finding.inconclusive or _cut_short(case),
-        also=tuple(name for name, _ in held[1:]),
+        inconclusive=finding.inconclusive or cut_short,
+        also=tuple(name for name, _ in others),
+        evidence=_sentences(case),
     )
 
 
-def _prompt_mismatch(case: _Case) -> _Finding | None:
-    a, b = case.a.prompt_ids, case.b.prompt_ids
-    if a == b:
-        return None
-    at = next((index for index, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    twice = next((side for side, ids in (("A", a), ("B", b)) if len(ids) > 1 and ids[0] == ids[1]), None)
-    doubled = "" if twice is None else f"; {twice} begins with id {(a if twice == 'A' else b)[0]} twice"
-    return _Finding(
-        f"The prompts differ from position {at}: A has {len(a)} ids, B has {len(b)}{doubled}.",
-        "Give both sides the same token ids; look at the chat template and at a beginning-of-sequence token added twice.",
-    )
-
-
-def _invalid(case: _Case) -> _Finding | None:
-    for side, trace in (("A", case.a), ("B", case.b)):
-        found = trace.meta["invalid"]
-        if found is not None:
-            return _Finding(
-                f"{side}'s logits at step {found['step']} hold {found['nan']} NaN and {found['positive_infinite']} infinite values "
-                f"of {trace.meta['model']['vocab_size']} ({trace.effective['dtype']}); an argmax of them would pick a token silently.",
-                "Look for an overflow: run the same side in bfloat16 or float32.",
+def _sentences(case: Case) -> tuple[str, ...]:
+    """What was measured, a sentence each."""
+    found = [_shifted(case), *_partial(case)]
+    evidence = case.evidence
+    if evidence is not None:
+        if evidence.ladder:
+            rungs = ", ".join(
+                f"{rung.dtype} {rung.epsilon_max:.2g}{' (shows nothing here)' if rung.vacuous else ''}"
+                for rung in evidence.ladder
             )
-    for step, value in case.steps.select("step", "epsilon").drop_nulls().iter_rows():
-        if not math.isfinite(value):
-            return _Finding(
-                f"At step {step} a logit is infinite on one side only.",
-                "Look for a mask or an overflow that only one side has.",
-            )
+            found.append(f"precision ladder, largest epsilon in logits: {rungs}")
+        referee = evidence.referee
+        if referee is not None:
+            opinion = "undecided, " if referee.undecided else ""
+            found.append(f"referee: {opinion}{referee.text!r} by {referee.gap:.3g} logits")
+        if evidence.cascade is not None:
+            found.append(f"cascade: {evidence.cascade}")
+        found += evidence.notes
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _partial(case: Case) -> list[str]:
+    return [
+        f"{side} ended early at step {len(trace)}: {trace.meta['error'] or 'stopped'}"
+        for side, trace in (("A", case.a), ("B", case.b))
+        if trace.partial
+    ]
+
+
+def _shifted(case: Case, length: int = 8) -> str | None:
+    """Streams that are the same but for one step: a token counted twice, or dropped, on one side."""
+    if case.split is None:
+        return None
+    step, a, b = case.split.step, case.a.token_ids, case.b.token_ids
+    for name, early, late in (("A", a, b), ("B", b, a)):
+        tail = early[step + 1 :][: len(late) - step]
+        if len(tail) >= length and tail == late[step : step + len(tail)]:
+            other = "B" if name == "A" else "A"
+            return f"{other}'s stream is {name}'s shifted by one: {name} has one token more, at step {step}"
     return None
-
-
-def _policy(case: _Case) -> _Finding | None:
-    split = case.split
-    if split is not None:
-        for side, trace, at in (("A", case.a, split.a), ("B", case.b, split.b)):
-            highest = float(trace.top_logits[split.step, 0])
-            if at.logit < highest:
-                return _Finding(
-                    f"{side} took {at.text!r} at step {split.step} although its raw logit {at.logit:.6g} is below the raw maximum "
-                    f"{highest:.6g}: a penalty, a suppressed id or a sampler chose.",
-                    "Compare the generation settings of both sides, generation_config included.",
-                )
-    a, b = case.a, case.b
-    if split is None and a.finish_reason != b.finish_reason and not (a.partial or b.partial) and not _any_invalid(case):
-        return _Finding(
-            f"The tokens agree over {case.common} steps, but A ended by {a.finish_reason} and B by {b.finish_reason}.",
-            "Compare the stop rules: end-of-sequence ids and the number of new tokens.",
-        )
-    return None
-
-
-def _exact_tie(case: _Case) -> _Finding | None:
-    split = case.split
-    if split is None or split.a.gap != 0 or split.b.gap != 0 or _policy(case) is not None:
-        return None
-    return _Finding(
-        f"At step {split.step} {split.a.text!r} and {split.b.text!r} hold bit-equal top logits on both sides: the tie rule decided.",
-        "Nothing is wrong with the numbers; fix the tie rule (lowest id) on both sides.",
-    )
-
-
-def _near_tie(case: _Case) -> _Finding | None:
-    split = case.split
-    if split is None:
-        return None
-    return _Finding(
-        f"The runs part at step {split.step}: {_lean('A', split.a, case.a)}, {_lean('B', split.b, case.b)}. "
-        "Whether this is rounding or a bug is not shown yet: the evidence of a higher precision is missing.",
-        "Repeat the pair in float32: rounding shrinks there, a mask, position, cache or weight difference does not.",
-        inconclusive=True,
-    )
-
-
-def _drift_only(case: _Case) -> _Finding | None:
-    if case.split is not None or not case.steps["differs"].any():
-        return None
-    first = case.steps.filter(case.steps["differs"])["step"][0]
-    size = f", at most {case.largest:.3g} logits" if case.largest else ""
-    return _Finding(
-        f"No token differs over {case.common} steps, but the logits do from step {first} on{size}.",
-        "Try more steps, other prompts or a narrower dtype: the drift is there, a near-tie has not met it yet.",
-    )
-
-
-def _identical(case: _Case) -> _Finding | None:
-    if case.split is not None or case.steps["differs"].any():
-        return None
-    unknown = case.steps["differs"].null_count()
-    measure = "the tokens agree, but no row could be compared," if unknown else "equal row hashes"
-    return _Finding(
-        f"{measure[0].upper()}{measure[1:]} over {case.common} steps; no divergence in {case.common} steps is not determinism.",
-        "Try more steps, other prompts, or another pair.",
-        inconclusive=bool(unknown) or case.common == 0,
-    )
-
-
-_RULES: tuple[tuple[Verdict, Callable[[_Case], _Finding | None]], ...] = (
-    (Verdict.PROMPT_MISMATCH, _prompt_mismatch),
-    (Verdict.INVALID, _invalid),
-    (Verdict.POLICY, _policy),
-    (Verdict.EXACT_TIE, _exact_tie),
-    (Verdict.NEAR_TIE, _near_tie),
-    (Verdict.DRIFT_ONLY, _drift_only),
-    (Verdict.IDENTICAL, _identical),
-)
-
-
-def _lean(name: str, side: Side, trace: Trace) -> str:
-    if side.exact_tie:
-        return f"{name} took {side.text!r} from an exact tie at {side.logit:.6g}"
-    return f"{name} took {side.text!r} with a margin of {side.margin:.4g} logits ({side.margin_ulps:.3g} ULP of {trace.dtype})"
-
-
-def _any_invalid(case: _Case) -> bool:
-    return case.a.meta["invalid"] is not None or case.b.meta["invalid"] is not None
-
-
-def _cut_short(case: _Case) -> bool:
-    return case.split is None and (case.a.partial or case.b.partial)

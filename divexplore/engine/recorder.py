@@ -128,6 +128,10 @@ class Recorder:
         texts = {str(token): self._model.token_text(token) for token in shown}
         return Trace(pl.DataFrame(columns, schema=trace_schema(k)), {**self._meta(), "texts": texts})
 
+    def _tokens_of(self, row: int) -> list[int]:
+        """What a row of the batch was fed; fewer than the steps where the model dropped rows."""
+        return [step[row] for step in self._row_tokens if row < len(step)]
+
     def _meta(self) -> dict[str, Any]:
         model, batch = self._model, self._batch
         fingerprint = model.known_fingerprint
@@ -157,7 +161,7 @@ class Recorder:
                 "seed": self._config.seed,
             },
             "rows": [
-                {"prompt_ids": list(prompt), "pads": pad, "token_ids": [step[index] for step in self._row_tokens]}
+                {"prompt_ids": list(prompt), "pads": pad, "token_ids": self._tokens_of(index)}
                 for index, (prompt, pad) in enumerate(zip(batch.prompts, pads, strict=True))
             ],
             "finish_reason": self.finish_reason,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +15,7 @@ import torch
 from divexplore.config import RunConfig
 from divexplore.engine.batch import Batch, fill_batch
 from divexplore.engine.forwards import forwards
+from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention, check_dtype, in_force
 from divexplore.engine.recorder import Recorder
 from divexplore.errors import Refusal
@@ -131,6 +134,7 @@ def decode(
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
     net: Any = None,
+    within: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Trace:
     """The recording loop behind `run` and `force`: the first ``len(forced)`` tokens are given, the others greedy.
 
@@ -140,6 +144,8 @@ def decode(
         Sees every raw row and the token taken after it.
     net
         A prepared transformers model to use in place of ``model.instance(config.dtype, config.device)``.
+    within
+        Makes the context of each forward, which neither the statistics nor `on_row` may see.
     """
     _check_request(model, prompt, config, max_new_tokens, forced)
     if net is None:
@@ -148,13 +154,18 @@ def decode(
     batch = fill_batch(model, prompt.ids, config, chat=prompt.chat)
     use_cache = config.use_cache if config.use_cache is not None else bool(getattr(net.config, "use_cache", True))
     replay = None if fillers is None else [row["token_ids"] for row in fillers.meta["rows"]]
-    with applied(config), attention(net, config.attn_implementation):
+    with applied(config), attention(net, config.attn_implementation), surround(net, config):
         recorder = Recorder(model, prompt, config, batch, {**in_force(net), "use_cache": use_cache})
         with recorder.library_warnings():
             _warn_of_length(model, batch, max_new_tokens, recorder)
             stream = forwards(net, batch, use_cache=use_cache, prefill_chunk=config.prefill_chunk)
+
+            def advance(tokens: torch.Tensor | None) -> torch.Tensor:
+                with within():
+                    return next(stream) if tokens is None else stream.send(tokens)
+
             try:
-                _decode(stream, model, batch, max_new_tokens, forced, replay, recorder, on_row, progress, stop)
+                _decode(advance, model, batch, max_new_tokens, forced, replay, recorder, on_row, progress, stop)
             except Refusal:
                 raise
             except Exception as error:  # whatever torch raises in mid-run: what was recorded so far is kept
@@ -166,7 +177,7 @@ def decode(
 
 
 def _decode(
-    stream: Any,
+    advance: Callable[[torch.Tensor | None], torch.Tensor],
     model: Model,
     batch: Batch,
     max_new_tokens: int,
@@ -181,7 +192,7 @@ def _decode(
     tokens: torch.Tensor | None = None
     for step in range(max_new_tokens):
         started = time.perf_counter()
-        logits = next(stream) if tokens is None else stream.send(tokens)
+        logits = advance(tokens)
         row = logits[batch.row]
         statistics = recorder.see(row, logits.shape[0], time.perf_counter() - started)
         if statistics is None:

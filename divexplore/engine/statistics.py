@@ -96,8 +96,8 @@ def computing_dtype(row: torch.Tensor, parameters: torch.dtype) -> str:
 
     Only dtypes no wider than the parameters' are tried, for a fp32 model's logits are on a coarser grid by chance alone.
     """
-    for narrow in _NARROWER.get(row.dtype, ()):
-        if torch.finfo(narrow).bits <= torch.finfo(parameters).bits and row.dtype != parameters:
-            if torch.equal(row.to(narrow).to(row.dtype), row):
-                return str(narrow).removeprefix("torch.")
+    candidates = _NARROWER.get(row.dtype, ()) if row.dtype != parameters else ()
+    for narrow in candidates:
+        if narrow.itemsize <= parameters.itemsize and torch.equal(row.to(narrow).to(row.dtype), row):
+            return str(narrow).removeprefix("torch.")
     return str(row.dtype).removeprefix("torch.")

@@ -1,0 +1,32 @@
+"""A branch that a person forces: another token at one step, and on from there in one side's configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from divexplore.engine.run import decode
+from divexplore.errors import Refusal
+from divexplore.trace import Trace
+
+if TYPE_CHECKING:
+    from divexplore.comparison.comparison import Comparison
+
+__all__ = ["fork"]
+
+
+def fork(comparison: Comparison, side: str, step: int, token: int, max_new_tokens: int | None = None) -> Trace:
+    """See `Comparison.fork`."""
+    pair = comparison.pair
+    if pair is None:
+        raise Refusal(
+            "a fork of a comparison without its model", "a live comparison", "Run dx.compare again, then fork."
+        )
+    if side not in ("a", "b"):
+        raise Refusal(f"side={side!r}", "'a' or 'b'", "Choose one of the two sides.")
+    trace, config = (pair.a, pair.config_a) if side == "a" else (pair.b, pair.config_b)
+    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < len(trace):
+        raise Refusal(f"step={step!r}", f"0 to {len(trace) - 1}", "Choose a step of that side.")
+    forced = [*trace.token_ids[:step], token]
+    steps = max(len(forced), max_new_tokens or len(trace))
+    branch = decode(pair.model, pair.prompt, config, steps, forced=forced, fillers=trace)
+    return Trace(branch.table, {**branch.meta, "fork": {"side": side, "step": step, "token_id": token}})

@@ -1,0 +1,312 @@
+"""The rule of each verdict: does it hold for a pair of runs, why, and what to try next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from divexplore.comparison.ladder import differing_knobs
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from divexplore.comparison.comparison import Side, Split
+    from divexplore.comparison.evidence import Evidence
+    from divexplore.trace import Trace
+
+__all__ = [
+    "Case",
+    "Finding",
+    "drift_only",
+    "exact_tie",
+    "identical",
+    "invalid",
+    "near_tie",
+    "policy",
+    "prompt_mismatch",
+    "state_leak",
+    "structural",
+]
+
+_KERNEL_RATIO = 4.0  # e_A / e_B of one dtype was at most 2.1 on benign pairs
+
+_REMEDY = {
+    "batch_size": "Keep the batch size fixed on both sides",
+    "pads": "Keep the padding fixed on both sides",
+    "left_pad": "Keep the padding fixed on both sides",
+    "attn_implementation": "Use one attention implementation on both sides",
+    "use_cache": "Use the cache on both sides or on neither",
+    "prefill_chunk": "Prefill in chunks of one size on both sides",
+    "num_threads": "Keep the number of threads fixed",
+    "dtype": "Compute both sides in one dtype",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that holds: one sentence why, one what to try, and whether a check is missing."""
+
+    why: str
+    next: str
+    inconclusive: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the rules look at: two traces, the common prefix, the split, and the evidence, if there is any."""
+
+    a: Trace
+    b: Trace
+    steps: pl.DataFrame
+    split: Split | None
+    evidence: Evidence | None = None
+
+    @property
+    def common(self) -> int:
+        """Steps of the common prefix, the split included."""
+        return self.steps.height
+
+    @cached_property
+    def knobs(self) -> set[str]:
+        """The effective settings that differ."""
+        return differing_knobs(self.a, self.b)
+
+    @cached_property
+    def largest(self) -> float | None:
+        """Largest epsilon measured, logits: of all forced steps where B was forced, else of the common prefix."""
+        forced = self.evidence is not None and self.evidence.forced.height > 0
+        table = self.evidence.forced if forced and self.evidence is not None else self.steps
+        return max(table["epsilon"].drop_nulls().to_list(), default=None)
+
+    @property
+    def missing(self) -> str | None:
+        """Why no rung of the ladder shows anything, or ``None`` where one does."""
+        if self.evidence is None:
+            return "the evidence of a higher precision is missing"
+        return self.evidence.missing
+
+    @property
+    def precision_pair(self) -> bool:
+        """Whether the two sides differ in nothing but dtype."""
+        return "dtype" in self.knobs and self.knobs <= {"dtype", "float32_matmul_precision"}
+
+
+def prompt_mismatch(case: Case) -> Finding | None:
+    """The prompt ids differ: nothing else can be compared."""
+    a, b = case.a.prompt_ids, case.b.prompt_ids
+    if a == b:
+        return None
+    at = next((index for index, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    twice = [
+        f"; {side} begins with id {ids[0]} twice"
+        for side, ids in (("A", a), ("B", b))
+        if len(ids) > 1 and ids[0] == ids[1]
+    ]
+    return Finding(
+        f"The prompts differ from position {at}: A has {len(a)} ids, B has {len(b)}{''.join(twice)}.",
+        "Give both sides the same token ids; look at the chat template and at a beginning-of-sequence token added twice.",
+    )
+
+
+def invalid(case: Case) -> Finding | None:
+    """NaN, an infinity on one side, or logprobs that are all the same."""
+    for side, trace in (("A", case.a), ("B", case.b)):
+        found = trace.meta["invalid"]
+        if found is not None:
+            return Finding(
+                f"{side}'s logits at step {found['step']} hold {found['nan']} NaN and {found['positive_infinite']} "
+                f"infinite values of {trace.meta['model']['vocab_size']} ({trace.effective['dtype']}); an argmax of them "
+                "would pick a token silently.",
+                "Look for an overflow: run the same side in bfloat16 or float32.",
+            )
+        flat = trace.top_logits
+        if len(trace) and flat.shape[1] > 1 and bool((flat == flat[:, :1]).all()):
+            return Finding(
+                f"{side}'s logits are constant at all {len(trace)} steps: every token is as likely as any other.",
+                "Look at the weights: a head of zeros gives such logits.",
+            )
+    for step, value in case.steps.select("step", "epsilon").drop_nulls().iter_rows():
+        if not math.isfinite(value):
+            return Finding(
+                f"At step {step} a logit is infinite on one side only.",
+                "Look for a mask or an overflow that only one side has.",
+            )
+    return None
+
+
+def state_leak(case: Case) -> Finding | None:
+    """A, A, B, A: the last A differs although the first two agree."""
+    if case.evidence is None or case.evidence.state_leak is None:
+        return None
+    return Finding(
+        case.evidence.state_leak,
+        "Load the model afresh for each run, and look for a buffer that a run changes, such as a rotary table.",
+    )
+
+
+def policy(case: Case) -> Finding | None:
+    """A chosen token is not the raw argmax, or the stop rules differ."""
+    split, a, b = case.split, case.a, case.b
+    if split is not None:
+        for name, trace, side in (("A", a, split.a), ("B", b, split.b)):
+            highest = float(trace.top_logits[split.step, 0])
+            if side.logit < highest:
+                return Finding(
+                    f"{name} took {side.text!r} at step {split.step} although its raw logit {side.logit:.6g} is below the "
+                    f"raw maximum {highest:.6g}: a penalty, a suppressed id or a sampler chose.",
+                    "Compare the generation settings of both sides, generation_config included.",
+                )
+        return None
+    ended = {a.finish_reason, b.finish_reason}
+    if ended == {"eos", "length"} or (ended == {"length"} and len(a) != len(b)):
+        return Finding(
+            f"The tokens agree over {case.common} steps, but A ended by {a.finish_reason} after {len(a)} and B by "
+            f"{b.finish_reason} after {len(b)}: the stop rules differ.",
+            "Compare the end-of-sequence ids and the number of new tokens of both sides.",
+        )
+    return None
+
+
+def structural(case: Case) -> Finding | None:
+    """A part of epsilon that does not vanish up the ladder, or an earlier position that a later token moves."""
+    evidence = case.evidence
+    if evidence is None:
+        return None
+    look = f"Look at the mask, positions, cache and weights of what differs ({', '.join(sorted(case.knobs)) or 'nothing named'})."
+    if evidence.noncausal is not None:
+        return Finding(evidence.noncausal, look)
+    if evidence.structural is None:
+        return None
+    pair = evidence.ladder[0].epsilon_max
+    share = "" if pair == 0 else f" ({min(1.0, evidence.structural / pair):.0%} of the pair's {pair:.3g})"
+    flip = ""
+    if evidence.flip_survives is not None:
+        flip = "; the flip survives there" if evidence.flip_survives else "; the flip does not survive there"
+    return Finding(
+        f"{evidence.structural:.3g} logits{share} of the difference do not vanish in {_rung_name(evidence)}{flip}: this is no "
+        "rounding.",
+        look,
+    )
+
+
+def exact_tie(case: Case) -> Finding | None:
+    """Both chosen ids hold bit-equal top logits on both sides."""
+    split = case.split
+    if split is None or split.a.gap != 0 or split.b.gap != 0 or not (split.a.exact_tie and split.b.exact_tie):
+        return None
+    return Finding(
+        f"At step {split.step} {split.a.text!r} and {split.b.text!r} hold bit-equal top logits on both sides: the tie rule "
+        "decided.",
+        "Nothing is wrong with the numbers; let both sides take the lowest id among ties.",
+    )
+
+
+def near_tie(case: Case) -> Finding | None:
+    """A flip whose epsilon vanishes up the ladder."""
+    split, evidence = case.split, case.evidence
+    if split is None or (evidence is not None and evidence.structural is not None):
+        return None
+    part = f"The runs part at step {split.step}: {_lean('A', split.a, case.a)}, {_lean('B', split.b, case.b)}"
+    if case.precision_pair and evidence is not None and evidence.weight_rounding is not None:
+        return Finding(
+            f"{part}. Precision is what differs: {case.a.effective['dtype']} against {case.b.effective['dtype']}, whose "
+            f"weights, rounded, are {evidence.weight_rounding:.3g} logits apart in clean fp64.",
+            f"{_remedy(case)}; the wider dtype is the better witness.",
+        )
+    if case.missing is not None:
+        return Finding(
+            f"{part}. Whether this is rounding or a bug is not shown: {case.missing}.",
+            _missing_next(case),
+            inconclusive=True,
+        )
+    assert evidence is not None
+    top = evidence.ladder[-1]
+    floor = evidence.floor_at(split.step)
+    measured = f"epsilon {_number(split.epsilon)} there"
+    if floor and split.epsilon is not None:
+        measured += f" ({split.epsilon / floor:.2g} of the noise floor)"
+    uneven = _uneven(case)
+    return Finding(
+        f"{part}; {measured} vanishes in {_rung_name(evidence)} ({_number(top.epsilon_at_split)}){uneven or ''}: rounding met a "
+        "near-tie.",
+        f"{_remedy(case)}, or compute in float32, where such ties are rarer.",
+        inconclusive=uneven is not None,
+    )
+
+
+def drift_only(case: Case) -> Finding | None:
+    """Logits differ, no token does."""
+    if case.split is not None or not case.steps["differs"].any():
+        return None
+    first = case.steps.filter(case.steps["differs"])["step"][0]
+    size = "" if case.largest is None else f", at most {_number(case.largest)} logits"
+    if case.precision_pair and case.evidence is not None and case.evidence.weight_rounding is not None:
+        shown = f"; precision is what differs, weight rounding {case.evidence.weight_rounding:.3g}"
+    elif case.evidence is not None and case.missing is None:
+        shown = f"; it vanishes in {_rung_name(case.evidence)} ({_number(case.evidence.ladder[-1].epsilon_max)})"
+    else:
+        shown = f"; {case.missing}" if case.missing else ""
+    return Finding(
+        f"No token differs over {case.common} steps, but the logits do from step {first} on{size}{shown}.",
+        "Try more steps, other prompts or a narrower dtype: the drift is there, it has not met a near-tie yet.",
+    )
+
+
+def identical(case: Case) -> Finding | None:
+    """Equal rows over all common steps."""
+    if case.split is not None or case.steps["differs"].any():
+        return None
+    if case.common == 0:
+        errors = [
+            f"{side}: {t.meta['error'] or t.finish_reason}" for side, t in (("A", case.a), ("B", case.b)) if len(t) == 0
+        ]
+        return Finding(
+            f"No step was compared ({'; '.join(errors)}).", "Mend that, then compare again.", inconclusive=True
+        )
+    unknown = case.steps["differs"].null_count() > 0
+    measure = "The tokens agree, but rows of different dtypes cannot be compared by hash," if unknown else "Equal rows"
+    return Finding(
+        f"{measure} over {case.common} steps; no divergence in {case.common} steps is not determinism.",
+        "Try more steps, other prompts, or another pair.",
+        inconclusive=unknown,
+    )
+
+
+def _lean(name: str, side: Side, trace: Trace) -> str:
+    if side.exact_tie:
+        return f"{name} took {side.text!r} from an exact tie at {side.logit:.6g}"
+    return f"{name} took {side.text!r} with a margin of {side.margin:.4g} logits ({side.margin_ulps:.3g} ULP of {trace.dtype})"
+
+
+def _rung_name(evidence: Evidence) -> str:
+    return "clean fp64" if evidence.ladder[-1].dtype == "float64" else evidence.ladder[-1].dtype
+
+
+def _remedy(case: Case) -> str:
+    return next(
+        (words for knob, words in _REMEDY.items() if knob in case.knobs), "Look at what differs between the two sides"
+    )
+
+
+def _missing_next(case: Case) -> str:
+    if case.evidence is None:
+        return 'Compare again with evidence="default", which runs both sides in clean fp64.'
+    return "Repeat the pair in a dtype that has a rung above it, or on a machine where clean fp64 fits."
+
+
+def _uneven(case: Case) -> str | None:
+    """One side rounds far worse than the other in one dtype: its kernel or its buffers are worse than its dtype."""
+    floor = None if case.evidence is None else case.evidence.floor
+    if floor is None or case.a.effective["dtype"] != case.b.effective["dtype"]:
+        return None
+    e_a, e_b = float(floor["e_a"].max() or 0.0), float(floor["e_b"].max() or 0.0)  # type: ignore[arg-type]
+    if min(e_a, e_b) == 0 or max(e_a, e_b) <= _KERNEL_RATIO * min(e_a, e_b):
+        return None
+    worse = "A" if e_a > e_b else "B"
+    return f", but {worse} rounds {max(e_a, e_b) / min(e_a, e_b):.1f} times worse than its dtype lets the other side"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"
