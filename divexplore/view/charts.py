@@ -19,7 +19,7 @@ SERIES = ("margin A", "margin B", "epsilon", "noise floor")
 """Series of the timeline, in the order of `COLOURS`; dash patterns tell them apart without colour."""
 
 _COLUMNS = ("a_margin", "b_margin", "epsilon", "floor")
-_DASHES = ([1, 0], [6, 2], [2, 2], [1, 3])
+_DASHES = ([1, 0], [6, 2], [7, 2, 1, 2], [1, 3])
 
 
 def specs(columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -1,69 +1,55 @@
-"""What a comparison carries beyond its two traces, as plain values; ``None`` where nobody measured it."""
+"""What a comparison carries beyond its two traces, as plain values; absent where nobody measured it."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from divexplore.comparison.comparison import Comparison
 
-__all__ = ["cascade", "ladder", "per_step", "referee"]
+__all__ = ["measured_columns", "parts", "spread"]
+
+_FORCED = ("epsilon", "kld", "top1_agree", "delta_p", "rank")
 
 
-def ladder(comparison: Comparison) -> list[Any] | None:
-    """Rungs of the precision ladder, lowest first: ``dtype``, ``epsilon_at_split``, ``epsilon_max``, ``vacuous``."""
-    return _plain(_part(comparison, "ladder"))
+def parts(comparison: Comparison) -> dict[str, Any]:
+    """Ladder, referee, cascade and the structural part; each ``None`` where it was not measured."""
+    evidence = comparison.evidence
+    if evidence is None:
+        return dict.fromkeys(("ladder", "referee", "cascade", "structural"))
+    cascade = evidence.cascade
+    return {
+        "ladder": [asdict(rung) for rung in evidence.ladder] or None,
+        "referee": None if evidence.referee is None else asdict(evidence.referee),
+        "cascade": None if cascade is None else {**asdict(cascade), "sentence": str(cascade)},
+        "structural": evidence.structural,
+    }
 
 
-def referee(comparison: Comparison) -> dict[str, Any] | None:
-    """The top rung's opinion of the split: ``token_id``, ``text``, ``gap`` (logits), ``undecided``."""
-    return _plain(_part(comparison, "referee"))
-
-
-def cascade(comparison: Comparison) -> dict[str, Any] | None:
-    """After a flip: ``differing_tokens``, ``independent_flips`` (``step``, ``gap``, ``epsilon``), ``rejoins``."""
-    return _plain(_part(comparison, "cascade"))
-
-
-def per_step(comparison: Comparison, name: str, length: int) -> NDArray[np.float32] | None:
-    """A quantity by step, shape ``(length,)``, NaN where it was not measured; ``None`` where it was nowhere."""
-    value = _part(comparison, name)
-    if value is None:
-        return None
-    out = np.full(length, np.nan, dtype="<f4")
-    if hasattr(value, "columns"):  # a table: `step` and the quantity
-        pairs = zip(
-            value["step"].to_list(), value[next(c for c in value.columns if c != "step")].to_list(), strict=True
-        )
-    elif isinstance(value, Mapping):
-        pairs = ((int(step), one) for step, one in value.items())
-    elif np.ndim(value):
-        pairs = enumerate(value)
-    else:
-        return None
-    for step, one in pairs:
-        if one is not None and step < length:
-            out[step] = one
+def measured_columns(comparison: Comparison) -> dict[str, NDArray[np.float32]]:
+    """Columns by A's step: those of B forced on A's tokens (``forced_…``) and the noise floor (``floor``, logits)."""
+    evidence, length = comparison.evidence, len(comparison.a)
+    if evidence is None:
+        return {}
+    present = [name for name in _FORCED if name in evidence.forced.columns]
+    out = {f"forced_{name}": spread(evidence.forced, name, length) for name in present}
+    if evidence.floor is not None:
+        out["floor"] = spread(evidence.floor, "floor", length)
     return out
 
 
-def _part(comparison: Comparison, name: str) -> Any:
-    evidence = getattr(comparison, "evidence", None)
-    return evidence.get(name) if isinstance(evidence, Mapping) else getattr(evidence, name, None)
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
-    if hasattr(value, "to_dicts"):
-        return _plain(value.to_dicts())
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+def spread(table: pl.DataFrame, name: str, length: int) -> NDArray[np.float32]:
+    """A measured column by step, shape ``(length,)``; NaN where nothing was measured."""
+    out = np.full(length, np.nan, dtype="<f4")
+    pairs: Iterable[tuple[int, Any]] = table.select("step", name).iter_rows()
+    for step, value in pairs:
+        if value is not None and step < length:
+            out[step] = value
+    return out

@@ -15,7 +15,7 @@ import divexplore
 from divexplore.trace import describe, strict_json
 from divexplore.view import charts
 from divexplore.view.code import as_code
-from divexplore.view.evidence import cascade, ladder, per_step, referee
+from divexplore.view.evidence import measured_columns, parts, spread
 
 if TYPE_CHECKING:
     from divexplore.comparison.comparison import Comparison
@@ -74,12 +74,12 @@ def summarise(comparison: Comparison) -> Payload:
     columns: dict[str, NDArray[Any]] = {
         "column_a": _steps(comparison.columns["a"]),
         "column_b": _steps(comparison.columns["b"]),
-        "epsilon": _spread(comparison.steps, "epsilon", max(len(a), len(b))),
+        "epsilon": spread(comparison.steps, "epsilon", max(len(a), len(b))),
         **_side("a", a),
         **_side("b", b),
-        **_forced(comparison),
+        **measured_columns(comparison),
     }
-    ids, texts, hexes = _vocabulary((a, b), getattr(comparison, "texts", None))
+    ids, texts, hexes = _vocabulary((a, b))
     columns["vocabulary"] = ids
     blob, entries = _pack(columns)
     marks = {name: _column_of(columns, step) for name, step in _marks(comparison).items() if step is not None}
@@ -98,9 +98,7 @@ def summarise(comparison: Comparison) -> Payload:
         "selected": marks.get("split", marks.get("drift", 0)),
         "a": _facts(a, b),
         "b": _facts(b, a),
-        "referee": referee(comparison),
-        "ladder": ladder(comparison),
-        "cascade": cascade(comparison),
+        **parts(comparison),
         "texts": texts,
         "bytes": hexes,
         "report": comparison.to_markdown(),
@@ -115,14 +113,6 @@ def _steps(column: Any) -> NDArray[np.int32]:
     return column.fill_null(_GAP).to_numpy().astype("<i4")
 
 
-def _spread(table: Any, name: str, length: int) -> NDArray[np.float32]:
-    """A measured column by step, shape ``(length,)``; NaN where nothing was measured."""
-    out = np.full(length, np.nan, dtype="<f4")
-    known = table.filter(table[name].is_not_null() & (table["step"] < length))
-    out[known["step"].to_numpy()] = known[name].cast(float).to_numpy()
-    return out
-
-
 def _side(name: str, trace: Trace) -> dict[str, NDArray[Any]]:
     real = "<f8" if trace.dtype == "float64" else "<f4"  # raw logits of the narrower dtypes are exact in float32
     table = trace.table
@@ -135,26 +125,9 @@ def _side(name: str, trace: Trace) -> dict[str, NDArray[Any]]:
     return out
 
 
-def _forced(comparison: Comparison) -> dict[str, NDArray[Any]]:
-    """Columns of B forced on A's tokens and the noise floor, by A's step; absent where nobody measured them."""
-    length = len(comparison.a)
-    out: dict[str, NDArray[Any]] = {}
-    forced = getattr(comparison, "forced", None)
-    if forced is not None:
-        for name in ("epsilon", "kld", "top1_agree", "delta_p"):
-            if name in forced.columns:
-                out[f"forced_{name}"] = _spread(forced, name, length)
-    floor = per_step(comparison, "noise_floor", length)
-    if floor is not None:
-        out["floor"] = floor
-    return out
-
-
-def _vocabulary(
-    traces: Iterable[Trace], texts: Mapping[int, str] | None
-) -> tuple[NDArray[np.int32], list[str], dict[str, str]]:
+def _vocabulary(traces: Iterable[Trace]) -> tuple[NDArray[np.int32], list[str], dict[str, str]]:
     """Ids that occur, their texts for display, and the bytes (hex) of those whose text is not simply their UTF-8."""
-    known: dict[int, str] = dict(texts or {})
+    known: dict[int, str] = {}
     hexes: dict[str, str] = {}
     found: list[NDArray[np.int32]] = []
     for trace in traces:

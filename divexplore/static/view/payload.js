@@ -52,6 +52,7 @@ export function readComparison(header, data) {
       kld: columns.forced_kld ?? null,
       agree: columns.forced_top1_agree ?? null,
       deltaP: columns.forced_delta_p ?? null,
+      rank: columns.forced_rank ?? null,
     },
     floor: columns.floor ?? null,
     split: header.split_column,

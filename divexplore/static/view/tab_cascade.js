@@ -10,22 +10,12 @@ export const cascadeTab = {
   make: (view, signal) => new CascadeTab(view, signal),
 };
 
-/** The cascade in a sentence. */
-export function cascadeSentence(comparison) {
-  const { cascade, first_divergence: split } = comparison.header;
-  const flips = cascade.independent_flips ?? [];
-  const behind = flips.filter((flip) => flip.step !== split).length;
-  const later = Math.max(comparison.a.steps, comparison.b.steps) - (split ?? 0) - 1;
-  if (split === null) return "No token differs: there is no cascade.";
-  return `1 flip at step ${split}; ${cascade.differing_tokens} of ${Math.max(later, 0)} later tokens differ, ${behind} of them independently.`;
-}
-
 class CascadeTab {
   constructor(view, signal) {
     const { comparison } = view;
     const { cascade } = comparison.header;
     const flips = cascade.independent_flips ?? [];
-    this.element = element("div.dx-cascade", {}, element("p.dx-lead", { text: cascadeSentence(comparison) }), rejoins(cascade));
+    this.element = element("div.dx-cascade", {}, element("p.dx-lead", { text: `${cascade.sentence}.` }), rejoins(cascade));
     if (!flips.length) return;
     const rows = flips.map((flip) => {
       const jump = () => view.select(columnOf(comparison, "a", flip.step), { say: true });

@@ -42,6 +42,7 @@ export function pairFacts(comparison, column) {
   }
   if (known(forced.kld)) facts.push(["KLD(A‖B)", `${number(forced.kld[step], 3)} nats`]);
   if (known(forced.deltaP)) facts.push(["Δp of A's token", number(forced.deltaP[step], 3)]);
+  if (known(forced.rank)) facts.push(["rank of A's token in B", String(forced.rank[step] + 1)]);
   if (column === comparison.split && header.split) {
     const { a, b, pair_swing: swing } = header.split;
     if (a.gap !== null) facts.push(["gap of A", logits(a.gap)]);

@@ -10,7 +10,7 @@ export function headline(comparison) {
   if (header.split) {
     phrases.push(`split at step ${header.split.step}`);
     phrases.push(lean("A", header.split.a), lean("B", header.split.b));
-    if (header.split.epsilon !== null) phrases.push(`the runs differ there by ${logits(header.split.epsilon)} (epsilon)`);
+    if (header.split.epsilon !== null) phrases.push(`epsilon ${logits(header.split.epsilon)}`);
   } else if (header.first_drift !== null) {
     phrases.push(`first drift at step ${header.first_drift}`, "no token differs");
   } else {
@@ -28,7 +28,7 @@ function lean(name, side) {
 /** The referee's opinion in a phrase. */
 export function referee(opinion) {
   if (opinion.undecided) return "referee: undecided";
-  const by = opinion.gap === null || opinion.gap === undefined ? "" : ` by ${logits(Math.abs(opinion.gap))}`;
+  const by = opinion.gap === null || opinion.gap === undefined ? "" : ` by ${number(Math.abs(opinion.gap), 3)} logits`;
   return `referee: ${quoted(opinion.text ?? `#${opinion.token_id}`)}${by}`;
 }
 
