@@ -34,7 +34,9 @@ def applied(config: RunConfig) -> Iterator[None]:
             undo.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
             torch.set_float32_matmul_precision(config.float32_matmul_precision)
         if config.mkldnn is not None:
-            undo.enter_context(torch.backends.mkldnn.flags(enabled=config.mkldnn))
+            # not by its flags(), which also resets TF32 and warns of it
+            undo.callback(setattr, torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
+            torch.backends.mkldnn.enabled = config.mkldnn
         if config.seed is not None:
             undo.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
             torch.manual_seed(config.seed)
