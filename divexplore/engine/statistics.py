@@ -64,7 +64,7 @@ def row_statistics(row: torch.Tensor, k: int, dtype: str) -> RowStatistics:
     weighted = shifted * wide if math.isfinite(logsumexp) else shifted
     # a probability of 0 with a logit of -inf adds nothing: 0 * -inf would be NaN
     mean = float(torch.nan_to_num(weighted, nan=0.0, neginf=0.0).sum()) / total if total > 0 else math.nan
-    margin = float(logits[0] - logits[1]) if len(logits) > 1 else math.inf
+    margin = largest - float(logits[1]) if len(logits) > 1 else math.inf
     unit = float(spacing(np.abs(logits[:2]).max(), dtype)) if np.isfinite(logits[:2]).all() else math.nan
     return RowStatistics(ids, logits, logsumexp, max(0.0, logsumexp - mean), margin, margin / unit, digest)
 
