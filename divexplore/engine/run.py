@@ -152,6 +152,7 @@ def decode(
         check_dtype(config.dtype or str(model.dtype).removeprefix("torch."), config.device or "cpu")
         net = model.instance(config.dtype, config.device)
     batch = fill_batch(model, prompt.ids, config, chat=prompt.chat)
+    _check_positions(model, batch, max_new_tokens)
     use_cache = config.use_cache if config.use_cache is not None else bool(getattr(net.config, "use_cache", True))
     replay = None if fillers is None else [row["token_ids"] for row in fillers.meta["rows"]]
     with applied(config), attention(net, config.attn_implementation), surround(net, config):
@@ -243,11 +244,18 @@ def _check_request(model: Model, prompt: Prompt, config: RunConfig, max_new_toke
             f"fewer than the model's context of {limit}",
             "Shorten the prompt or use a model with a longer context.",
         )
-    if limit is not None and len(prompt.ids) + max_new_tokens > limit and not _rotary(model):
+
+
+def _check_positions(model: Model, batch: Batch, max_new_tokens: int) -> None:
+    """Refuse steps for which a model has no position: such a run would end in an index error of an embedding."""
+    limit, longest = model.context_length, max(map(len, batch.prompts))  # positions count no pads
+    if limit is not None and longest + max_new_tokens > limit and not _rotary(model):
         raise Refusal(
-            f"{len(prompt.ids)} prompt tokens and {max_new_tokens} new ones",
+            f"{longest} prompt tokens and {max_new_tokens} new ones",
             f"{limit} in all: this model has a learned embedding for each position",
-            f"Ask for at most {limit - len(prompt.ids)} new tokens.",
+            f"Ask for at most {limit - longest} new tokens."
+            if longest < limit
+            else "Shorten the longest row of the batch.",
         )
 
 
