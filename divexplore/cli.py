@@ -117,6 +117,10 @@ def compare(
     chat: Annotated[
         bool | None, typer.Option("--chat/--no-chat", help="Wrap the prompt in the chat template, where there is one.")
     ] = None,
+    evidence: Annotated[
+        str,
+        typer.Option(metavar="HOW", help="fast: the two runs only; default: also why; full: also what costs extra."),
+    ] = "default",
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the comparison in this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the report.")] = False,
 ) -> None:
@@ -125,7 +129,14 @@ def compare(
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints, stdout holds the answer alone
         with _progress_bar() as progress:
             comparison = divexplore.compare(
-                model, prompt, a=side_a, b=side_b, max_new_tokens=max_new_tokens, chat=chat, progress=progress
+                model,
+                prompt,
+                a=side_a,
+                b=side_b,
+                max_new_tokens=max_new_tokens,
+                chat=chat,
+                evidence=evidence,
+                progress=progress,
             )
         if save is not None:
             _save(comparison, save)
@@ -139,15 +150,15 @@ def compare(
 
 @contextlib.contextmanager
 def _progress_bar() -> Iterator[Callable[[str, int, int, str], None]]:
-    """A bar for each side on stderr, where that is a terminal."""
+    """A bar for each run on stderr, where that is a terminal."""
     from tqdm import tqdm
 
     with tqdm(unit=" steps", leave=False, disable=None) as bar:
 
-        def show(side: str, done: int, total: int, tail: str) -> None:
+        def show(name: str, done: int, total: int, tail: str) -> None:
             if done == 1:
                 bar.reset(total)
-            bar.set_description(side, refresh=False)
+            bar.set_description(name, refresh=False)
             bar.update(done - bar.n)
 
         yield show

@@ -158,7 +158,7 @@ def run_all(page: Any) -> None:
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
     outputs = page.evaluate(CODE_OUTPUTS)
     errors = [f"{out['ename']}: {out['evalue']}" for out in outputs if out["output_type"] == "error"]
-    assert errors == []
+    assert not errors, errors
 
 
 def text_outputs(page: Any) -> str:

@@ -62,7 +62,7 @@ def failing(monkeypatch):
 
 def test_compare_passes_on_what_was_asked_and_prints_the_report_alone(told, capsys):
     words = ["compare", "Hello", "--model", "m", "--a", "dtype=bf16,batch_size=1", "--b", "dtype=fp32"]
-    assert main([*words, "--max-new-tokens", "7", "--no-chat"]) == 0
+    assert main([*words, "--max-new-tokens", "7", "--no-chat", "--evidence", "fast"]) == 0
     assert told[0].asked == {
         "model": "m",
         "prompt": "Hello",
@@ -70,6 +70,7 @@ def test_compare_passes_on_what_was_asked_and_prints_the_report_alone(told, caps
         "b": RunConfig(dtype="float32"),
         "max_new_tokens": 7,
         "chat": False,
+        "evidence": "fast",
     }
     out, err = capsys.readouterr()
     assert out == "the report\n"
@@ -79,7 +80,7 @@ def test_compare_passes_on_what_was_asked_and_prints_the_report_alone(told, caps
 def test_without_sides_the_default_preset_runs(told):
     assert main(["compare", "Hello"]) == 0
     assert (told[0].asked["a"], told[0].asked["b"]) == (PRESETS["batch"].a, PRESETS["batch"].b)
-    assert told[0].asked["chat"] is None
+    assert (told[0].asked["chat"], told[0].asked["evidence"]) == (None, "default")
 
 
 def test_a_preset_gives_both_sides(told):
