@@ -9,12 +9,43 @@ from typing import Any
 
 from divexplore.errors import Refusal, nearest
 
-__all__ = ["DTYPES", "PRESETS", "Preset", "RunConfig"]
+__all__ = ["DTYPES", "PRESETS", "START_VARIABLES", "Preset", "RunConfig"]
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 _SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _ATTENTION = ("eager", "sdpa", "flash_attention_2", "flex_attention")
 _PRECISIONS = ("highest", "high", "medium")
+
+START_VARIABLES = {
+    "aten_cpu_capability": "ATEN_CPU_CAPABILITY",
+    "onednn_max_cpu_isa": "ONEDNN_MAX_CPU_ISA",
+    "mkl_cbwr": "MKL_CBWR",
+    "mkl_enable_instructions": "MKL_ENABLE_INSTRUCTIONS",
+    "omp_dynamic": "OMP_DYNAMIC",
+    "cublas_workspace_config": "CUBLAS_WORKSPACE_CONFIG",
+}
+"""Fields that libraries read once, when a process starts, and the environment variables that they read."""
+
+_START_VALUES = {
+    "aten_cpu_capability": ("default", "avx2", "avx512", "vsx", "zvector", "sve256"),
+    "onednn_max_cpu_isa": (
+        "SSE41",
+        "AVX",
+        "AVX2",
+        "AVX2_VNNI",
+        "AVX2_VNNI_2",
+        "AVX512_CORE",
+        "AVX512_CORE_VNNI",
+        "AVX512_CORE_BF16",
+        "AVX512_CORE_FP16",
+        "AVX512_CORE_AMX",
+        "AVX512_CORE_AMX_FP16",
+        "DEFAULT",
+    ),
+    "mkl_cbwr": ("AUTO", "COMPATIBLE", "SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_E1"),
+    "mkl_enable_instructions": ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_E1"),
+    "cublas_workspace_config": (":4096:8", ":16:8"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +84,9 @@ class RunConfig:
         Whether torch may use oneDNN.
     seed
         ``torch.manual_seed``; greedy decoding does not read it, which a comparison can show.
+    aten_cpu_capability, onednn_max_cpu_isa, mkl_cbwr, mkl_enable_instructions, omp_dynamic, cublas_workspace_config
+        Read by torch's libraries when a process starts (`START_VARIABLES` has the names): such a run, and the one that it
+        is compared with, take place in fresh processes. `omp_dynamic` is a flag, the others are the variables' words.
     """
 
     dtype: str | None = None
@@ -69,6 +103,12 @@ class RunConfig:
     float32_matmul_precision: str | None = None
     mkldnn: bool | None = None
     seed: int | None = None
+    aten_cpu_capability: str | None = None
+    onednn_max_cpu_isa: str | None = None
+    mkl_cbwr: str | None = None
+    mkl_enable_instructions: str | None = None
+    omp_dynamic: bool | None = None
+    cublas_workspace_config: str | None = None
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
@@ -82,7 +122,10 @@ class RunConfig:
             ("seed", 0),
         ):
             _whole_number(name, getattr(self, name), low)
-        for name in ("use_cache", "deterministic", "mkldnn"):
+        for name, words in _START_VALUES.items():
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _word(name, getattr(self, name), words))
+        for name in _FLAG_FIELDS:
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise Refusal(f"{name}={value!r}", "True, False or None", f"Write {name}=True or {name}=False.")
@@ -145,6 +188,16 @@ class RunConfig:
             )
 
     @property
+    def start_variables(self) -> dict[str, str]:
+        """Environment variables that a process must start with for this configuration; empty for most."""
+        fields = {name: getattr(self, name) for name in START_VARIABLES}
+        return {
+            START_VARIABLES[name]: str(value).upper() if isinstance(value, bool) else value
+            for name, value in fields.items()
+            if value is not None
+        }
+
+    @property
     def rows(self) -> int:
         """Rows in the batch: `batch_size`, or 1."""
         return 1 if self.batch_size is None else self.batch_size
@@ -205,6 +258,7 @@ class RunConfig:
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(RunConfig))
+_FLAG_FIELDS = ("use_cache", "deterministic", "mkldnn", "omp_dynamic")
 _FLAGS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
 
@@ -214,6 +268,14 @@ def _dtype(value: Any) -> str:
     if name not in DTYPES:
         raise Refusal(f"dtype={value!r}", ", ".join(DTYPES), f"Choose one of these.{nearest(name, DTYPES)}")
     return name
+
+
+def _word(name: str, value: Any, words: Sequence[str]) -> str:
+    """The word of `words` that `value` is, whatever its case."""
+    found = next((word for word in words if str(value).casefold() == word.casefold()), None)
+    if found is None:
+        raise Refusal(f"{name}={value!r}", ", ".join(words), f"Choose one of these.{nearest(str(value), words)}")
+    return found
 
 
 def _whole_number(name: str, value: Any, low: int) -> None:
@@ -230,7 +292,7 @@ def _plain(value: Any) -> Any:
 def _parse_value(key: str, raw: str) -> Any:
     if raw.lower() in ("none", "null"):
         return None
-    if key in ("use_cache", "deterministic", "mkldnn"):
+    if key in _FLAG_FIELDS:
         if raw.lower() not in _FLAGS:
             raise Refusal(f"{key}={raw}", "true or false", f"Write {key}=true or {key}=false.")
         return _FLAGS[raw.lower()]

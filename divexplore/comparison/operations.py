@@ -236,7 +236,7 @@ def trace_moments(
     shapes_b, _ = _shapes(b, kind)
     plan: dict[Key, tuple[Cut, Cut]] = {}
     unmatched: dict[Key, str] = {}
-    for key, (shape, dtype) in shapes_a.items():
+    for key, (shape, _) in shapes_a.items():
         if key not in shapes_b:
             unmatched[key] = "only A has it"
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -76,11 +77,11 @@ def run(
     Refusal
         On a request that cannot be served.
     """
-    model = load_model(model)
-    trace = decode(
+    model, config = load_model(model), RunConfig.of(config)
+    trace = _where_it_belongs(config)(
         model,
         model.encode(prompt, chat=chat),
-        RunConfig.of(config),
+        config,
         max_new_tokens,
         progress=progress,
         stop=stop,
@@ -119,7 +120,16 @@ def force(
     if isinstance(token_ids, Trace):
         fillers = fillers or (token_ids if token_ids.requested == config.to_dict() else None)
         token_ids = token_ids.token_ids
-    return decode(model, encoded, config, len(token_ids), forced=token_ids, fillers=fillers)
+    return _where_it_belongs(config)(model, encoded, config, len(token_ids), forced=token_ids, fillers=fillers)
+
+
+def _where_it_belongs(config: RunConfig) -> Callable[..., Trace]:
+    """`decode`, or the same in a fresh process where a setting is read only when a process starts."""
+    if not config.start_variables:
+        return decode
+    from divexplore.engine.isolated import run_isolated  # the way to a worker, which imports this module
+
+    return run_isolated
 
 
 def decode(
@@ -230,6 +240,13 @@ def _replay(tokens: torch.Tensor, batch: Batch, step: int, token: int, replay: l
 
 
 def _check_request(model: Model, prompt: Prompt, config: RunConfig, max_new_tokens: int, forced: Sequence[int]) -> None:
+    for variable, value in config.start_variables.items():
+        if os.environ.get(variable) != value:
+            raise Refusal(
+                f"{variable}={value} in a process that has started without it",
+                "a fresh process, as dx.run and dx.compare start one",
+                "Use one of these, or leave it out.",
+            )
     if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
         raise Refusal(f"max_new_tokens={max_new_tokens!r}", "a whole number, 1 or more", "Correct max_new_tokens.")
     outside = [token for token in forced if not 0 <= token < model.vocab_size]

@@ -1,0 +1,231 @@
+"""Run a configuration in a fresh process: settings that libraries read only when a process starts take effect there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from divexplore.config import RunConfig
+from divexplore.engine.processor import refuse_unless_honoured
+from divexplore.errors import Refusal
+from divexplore.models.catalog import find_entry
+from divexplore.trace import Trace
+
+if TYPE_CHECKING:
+    from divexplore.engine.run import OnRow, Progress
+    from divexplore.models.model import Model, Prompt
+
+__all__ = ["needs_isolation", "run_isolated"]
+
+PATIENCE = 900.0
+"""Seconds without a sign of life after which a worker is given up: loading a large model is silent."""
+
+_POLL = 0.05
+_LAST_WORDS = 1200  # characters
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+_SHIPPED: weakref.WeakKeyDictionary[Model, tempfile.TemporaryDirectory[str]] = weakref.WeakKeyDictionary()
+
+
+def needs_isolation(*configs: RunConfig) -> bool:
+    """Whether any of these configurations has a setting that is read at start: then all of them run in workers."""
+    return any(config.start_variables for config in configs)
+
+
+def run_isolated(
+    model: Model,
+    prompt: Prompt,
+    config: RunConfig,
+    max_new_tokens: int,
+    *,
+    forced: Sequence[int] = (),
+    fillers: Trace | None = None,
+    on_row: OnRow | None = None,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+    patience: float = PATIENCE,
+) -> Trace:
+    """`divexplore.engine.run.decode` in a fresh process, with the canonical load of the same weights.
+
+    Parameters
+    ----------
+    on_row
+        Sees every raw row as `decode` shows it, but after the run has ended: rows come through a file.
+    patience
+        Seconds without a sign of life after which the worker is ended.
+
+    Raises
+    ------
+    Refusal
+        On a setting that this machine cannot honour, or what the worker refuses.
+    RuntimeError
+        Where the worker dies; with its last words.
+    """
+    refuse_unless_honoured(config)
+    with tempfile.TemporaryDirectory(prefix="divexplore-run-") as name:
+        folder = Path(name)
+        request = {
+            **_source(model),
+            "attention": model.master.config._attn_implementation,
+            "prompt": {"text": prompt.text, "ids": list(prompt.ids), "chat": prompt.chat},
+            "config": config.to_dict(),
+            "max_new_tokens": max_new_tokens,
+            "forced": list(forced),
+            "fillers": fillers is not None,
+            "rows": on_row is not None,
+            "threads": torch.get_num_threads(),
+        }
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        if fillers is not None:
+            fillers.save(folder / "fillers.parquet")
+        _work(folder, {**os.environ, **config.start_variables}, max_new_tokens, progress, stop, patience)
+        done = json.loads((folder / "done.json").read_text(encoding="utf-8"))
+        if "refusal" in done:
+            raise Refusal(**done["refusal"])
+        trace = Trace.load(folder / "trace.parquet")
+        _check_weights(model, trace)
+        if on_row is not None and len(trace):
+            _show_rows(folder / "rows.bin", getattr(torch, done["dtype"]), trace, on_row)
+    return trace
+
+
+def _source(model: Model) -> dict[str, Any]:
+    """Where the worker finds the weights: a name that we ship or cache, else a temporary copy, made once a model."""
+    entry = find_entry(model.name)
+    if entry is not None and model.source not in ("memory", "a folder", "a GGUF file"):
+        return {"name": entry.name, "source": model.source, "weights": None}
+    if model not in _SHIPPED:
+        from safetensors.torch import save_file
+
+        # the finaliser of TemporaryDirectory deletes the copy when the model goes
+        held = tempfile.TemporaryDirectory(prefix="divexplore-weights-")
+        with _no_bars():
+            model.master.save_pretrained(held.name)
+        if model.tokenizer is not None:
+            model.tokenizer.save_pretrained(held.name)
+        buffers = {name: b.contiguous().clone() for name, b in model.master.named_buffers() if b.is_floating_point()}
+        (Path(held.name) / "buffers").mkdir()
+        save_file(buffers, Path(held.name) / "buffers" / "buffers.safetensors")
+        _SHIPPED[model] = held
+    return {"name": model.name, "source": model.source, "weights": _SHIPPED[model].name}
+
+
+@contextlib.contextmanager
+def _no_bars() -> Iterator[None]:
+    """Keep transformers from drawing a progress bar over the user's own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _work(
+    folder: Path,
+    environment: dict[str, str],
+    total: int,
+    progress: Progress | None,
+    stop: Callable[[], bool] | None,
+    patience: float,
+) -> None:
+    """Start the worker and wait for its end, whatever that is."""
+    search = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), environment.get("PYTHONPATH"))))
+    environment["PYTHONPATH"] = search  # a checkout that is not installed is found as well
+    with (folder / "words.txt").open("wb") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "divexplore.engine.worker", str(folder)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _wait(process, folder, progress, stop, patience)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if process.returncode != 0 or not (folder / "done.json").is_file():
+        raise RuntimeError(f"the isolated process {_how(process.returncode)}; its last words: {_last_words(folder)}")
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    folder: Path,
+    progress: Progress | None,
+    stop: Callable[[], bool] | None,
+    patience: float,
+) -> None:
+    heard, last = time.monotonic(), None
+    while True:
+        try:
+            process.wait(_POLL)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+        said = _said(folder)
+        if said != last:
+            heard, last = time.monotonic(), said
+            if progress is not None and said is not None and said[0] > 0:
+                progress(*said)
+        if stop is not None and stop():
+            (folder / "stop").touch()
+        if time.monotonic() - heard > patience:
+            process.kill()
+            process.wait()
+            raise RuntimeError(
+                f"the isolated process was silent for {patience:g} s and was ended; its last words: {_last_words(folder)}"
+            )
+
+
+def _said(folder: Path) -> tuple[int, int, str] | None:
+    try:
+        done, total, tail = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return done, total, tail
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = str(-code)
+    return f"was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+
+
+def _last_words(folder: Path) -> str:
+    words = (folder / "words.txt").read_text(encoding="utf-8", errors="replace").strip()
+    return words[-_LAST_WORDS:] or "none"
+
+
+def _check_weights(model: Model, trace: Trace) -> None:
+    """The worker must have run the same weights and buffers."""
+    own, found = model.known_fingerprint, trace.meta["model"]["fingerprint"]
+    if own is not None and found is not None and own.to_dict() != found:
+        wrong = [name for name, value in own.to_dict().items() if found.get(name) != value]
+        raise RuntimeError(f"the isolated process loaded another model: its hashes of {', '.join(wrong)} differ")
+
+
+def _show_rows(path: Path, dtype: torch.dtype, trace: Trace, on_row: OnRow) -> None:
+    size = trace.meta["model"]["vocab_size"] * dtype.itemsize
+    with path.open("rb") as rows:
+        for step, token in enumerate(trace.token_ids):
+            on_row(step, torch.frombuffer(bytearray(rows.read(size)), dtype=dtype), token)

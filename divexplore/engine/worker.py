@@ -1,0 +1,100 @@
+"""The other end of an isolated run: a process of its own, started by `divexplore.engine.isolated`, for one run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from divexplore.errors import Refusal
+
+__all__ = ["main"]
+
+_EVERY = 0.1  # seconds between two lines of progress
+
+
+def main(folder: Path) -> int:
+    """Serve the request in `folder`: ``request.json`` in, ``trace.parquet`` and ``rows.bin`` out."""
+    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+    try:
+        done = _serve(folder, request)
+    except Refusal as refusal:
+        done = {"refusal": refusal.to_dict()}
+    (folder / "done.json").write_text(json.dumps(done), encoding="utf-8")
+    return 0
+
+
+def _serve(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    from divexplore.config import RunConfig
+    from divexplore.engine.processor import start_in_force
+    from divexplore.engine.run import decode
+    from divexplore.engine.statistics import row_bytes
+    from divexplore.models.load import load_model
+    from divexplore.models.model import Prompt
+    from divexplore.trace import Trace
+
+    torch.set_num_threads(request["threads"])
+    say = _Progress(folder / "progress.json")
+    say(0, request["max_new_tokens"], "loading")
+    shipped = request["weights"]
+    model = load_model(shipped or request["name"])
+    if shipped is not None:
+        model.name, model.source = request["name"], request["source"]
+        _put_back(model.master, Path(shipped))
+    if model.master.config._attn_implementation != request["attention"]:
+        model.master.set_attn_implementation(request["attention"])
+    prompt = request["prompt"]
+    kept: dict[str, str] = {}
+    stopped = folder / "stop"
+    with (folder / "rows.bin").open("wb") as rows:
+
+        def keep(step: int, row: torch.Tensor, token: int) -> None:
+            kept["dtype"] = str(row.dtype).removeprefix("torch.")
+            rows.write(row_bytes(row.detach().cpu().contiguous()))
+
+        trace = decode(
+            model,
+            Prompt(prompt["text"], tuple(prompt["ids"]), prompt["chat"]),
+            RunConfig.of(request["config"]),
+            request["max_new_tokens"],
+            forced=request["forced"],
+            fillers=Trace.load(folder / "fillers.parquet") if request["fillers"] else None,
+            on_row=keep if request["rows"] else None,
+            progress=say,
+            stop=stopped.exists,
+        )
+    trace.meta["effective"] |= {**start_in_force(), "process": "isolated"}
+    trace.save(folder / "trace.parquet")
+    return kept
+
+
+def _put_back(net: Any, folder: Path) -> None:
+    """Give the model the buffers that were shipped: a checkpoint holds none of those that a model computes at load."""
+    from safetensors.torch import load_file
+
+    for name, buffer in load_file(folder / "buffers" / "buffers.safetensors").items():
+        owner, _, leaf = name.rpartition(".")
+        net.get_submodule(owner)._buffers[leaf] = buffer
+
+
+class _Progress:
+    """Steps done, in a file that is replaced whole, at most ten times a second."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._last = path, 0.0
+
+    def __call__(self, done: int, total: int, tail: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= _EVERY or done == total:
+            self._last = now
+            part = self._path.with_suffix(".part")
+            part.write_text(json.dumps([done, total, tail]), encoding="utf-8")
+            part.replace(self._path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
