@@ -150,7 +150,7 @@ class Trace:
 
     def _matrix(self, name: str) -> Any:
         column = self.table[name]
-        return column.to_numpy().reshape(len(column), -1)
+        return column.to_numpy().reshape(len(column), column.dtype.size)  # not -1: a run may have no step
 
     def save(self, path: str | Path) -> Path:
         """Write one Parquet file with the facts inside; returns its path."""
