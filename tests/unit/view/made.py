@@ -7,6 +7,7 @@ import polars as pl
 
 from divexplore.comparison.align import align, first_divergence
 from divexplore.comparison.comparison import Comparison, Side, Split
+from divexplore.comparison.evidence import Cascade, Evidence, Flip, Referee, Rung
 from divexplore.comparison.verdict import Judgement, Verdict
 from divexplore.trace import FORMAT, Trace, trace_schema
 from divexplore.ulp import spacing
@@ -50,6 +51,7 @@ def comparison(
     texts: tuple[str, ...] = (),
     b_steps: int | None = None,
     dtype: str = "bfloat16",
+    evidence: bool = False,
 ) -> Comparison:
     """A comparison whose streams part at `split` and meet again later.
 
@@ -59,6 +61,8 @@ def comparison(
         Token texts that A takes in turn from step 3 on, both sides where the streams agree.
     b_steps
         Steps of B; after the split B says two tokens more than A, so that the alignment has gaps.
+    evidence
+        Whether forced steps, floor, ladder, referee and cascade come with it.
     """
     rng = np.random.default_rng(7)
     vocabulary = [f" {word}" for word in _WORDS] + list(texts) + [f" w{i}" for i in range(3 * k)]
@@ -93,7 +97,13 @@ def comparison(
     )
     made = None if first is None else _split(trace_a, trace_b, first, float(epsilon[first]))
     return Comparison(
-        a=trace_a, b=trace_b, steps=steps, columns=align(a, b), judgement=_judgement(made, dtype), split=made
+        a=trace_a,
+        b=trace_b,
+        steps=steps,
+        columns=align(a, b),
+        judgement=_judgement(made, dtype),
+        split=made,
+        evidence=_evidence(made, len(a)) if evidence and made else None,
     )
 
 
@@ -184,6 +194,10 @@ def _meta(batch: int, dtype: str, vocabulary: list[str]) -> dict[str, object]:
             "packages": {"torch": "2.13.0", "transformers": "5.1.0"},
             "python": "3.11.2",
             "processor": "a processor",
+            "cpu_capability": "AVX2",
+            "devices": [],
+            "variables": {},
+            "platform": "Linux",
             "cores": 2,
         },
     }
@@ -198,6 +212,29 @@ def _split(a: Trace, b: Trace, step: int, epsilon: float) -> Split:
 
     left, right = side(a), side(b)
     return Split(step=step, epsilon=epsilon, pair_swing=left.gap + right.gap, a=left, b=right)
+
+
+def _evidence(split: Split, n_steps: int) -> Evidence:
+    covered = range(min(split.step + 9, n_steps))
+    forced = {
+        "step": covered,
+        "epsilon": [0.125] * len(covered),
+        "kld": [0.001 * (step % 5) for step in covered],
+        "top1_agree": [step != split.step for step in covered],
+        "delta_p": [-0.01] * len(covered),
+        "rank": [int(step == split.step) for step in covered],
+    }
+    flips = tuple(Flip(step=step, gap=0.0625, epsilon=0.125) for step in (split.step, split.step + 5))
+    return Evidence(
+        forced=pl.DataFrame(forced),
+        floor=pl.DataFrame({"step": covered, "floor": [0.35] * len(covered)}),
+        ladder=(
+            Rung(dtype="bfloat16", epsilon_at_split=split.epsilon, epsilon_max=0.16),
+            Rung(dtype="float64", epsilon_at_split=4e-14, epsilon_max=5e-14),
+        ),
+        referee=Referee(token_id=split.a.token_id, text=split.a.text, gap=0.0159, undecided=False),
+        cascade=Cascade(differing_tokens=9, later_tokens=20, rejoins=1, independent_flips=flips),
+    )
 
 
 def _judgement(split: Split | None, dtype: str) -> Judgement:
