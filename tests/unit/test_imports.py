@@ -20,7 +20,7 @@ LAYERS = (
     ("config", "trace", "environment"),
     ("models",),
     ("engine",),
-    ("comparison",),
+    ("comparison", "testing"),
     ("view",),
     ("lab",),
     ("cli",),

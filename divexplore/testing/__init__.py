@@ -1,0 +1,1 @@
+"""Make a known bug happen, to see what it looks like."""
