@@ -248,10 +248,12 @@ def trace_moments(
     unmatched |= {key: "only B has it" for key in shapes_b if key not in shapes_a}
     watch("hashes")
     common = {key: None if shapes_a[key][1] == shapes_b[key][1] else torch.float64 for key in plan}
-    hashes_a, hashes_b = (
-        _collect(moment, kind, lambda key, x, side=side: digest(plan[key][side](x), common[key]), set(plan))
-        for side, moment in enumerate((a, b))
-    )
+
+    def hashed(side: int) -> Callable[[Key, torch.Tensor], bytes]:
+        return lambda key, output: digest(plan[key][side](output), common[key])
+
+    hashes_a = _collect(a, kind, hashed(0), set(plan))
+    hashes_b = _collect(b, kind, hashed(1), set(plan))
     watch("values")
     differ = {key for key in plan if hashes_a[key] != hashes_b[key]}
     measured: dict[Key, Figures] = {}
@@ -260,7 +262,8 @@ def trace_moments(
             _collect(a, kind, lambda key, x: values.put(key, plan[key][0](x)), differ)
             measured = _collect(b, kind, lambda key, x: figures(values.get(key), plan[key][1](x)), differ)
     watch("table")
-    shapes = {key: tuple(shapes_a.get(key, shapes_b.get(key))[0]) for key in (*shapes_a, *shapes_b)}
+    shapes = {key: tuple(shape) for key, (shape, _) in (shapes_b | shapes_a).items()}
+    shapes = {key: shapes[key] for key in (*shapes_a, *shapes_b)}  # A's order, then what only B has
     shapes |= {key: _cut_shape(shapes_a[key][0], cut) for key, (cut, _) in plan.items()}
     return OperationTrace(
         a=a.config,
@@ -374,7 +377,7 @@ def _table(
                 "why": unmatched.get(key),
             }
         )
-    schema = {
+    schema: dict[str, Any] = {
         "order": pl.Int32,
         "module": pl.String,
         "operation": pl.String,
