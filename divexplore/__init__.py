@@ -18,6 +18,7 @@ _HOMES = {
     "score": "divexplore.engine.score",
     "compare": "divexplore.comparison.compare",
     "compare_traces": "divexplore.comparison.compare",
+    "find_near_ties": "divexplore.comparison.scan",
     "Comparison": "divexplore.comparison.comparison",
     "Verdict": "divexplore.comparison.verdict",
     "ComparisonView": "divexplore.view.comparison_view",
@@ -29,6 +30,7 @@ __all__ = list(_HOMES)  # noqa: PLE0605 - the table is the one list of public na
 if TYPE_CHECKING:
     from divexplore.comparison.compare import compare, compare_traces
     from divexplore.comparison.comparison import Comparison
+    from divexplore.comparison.scan import find_near_ties
     from divexplore.comparison.verdict import Verdict
     from divexplore.config import PRESETS, RunConfig
     from divexplore.engine.run import force, run

@@ -148,6 +148,54 @@ def compare(
         typer.echo(str(comparison))
 
 
+@app.command()
+def scan(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A text file, a prompt a line; without it bundled ones.")
+    ] = None,
+    model: Annotated[str, typer.Option(metavar="M", help="A name, a folder, a GGUF file or a hub id.")] = "fairy-tales",
+    config: Annotated[
+        str, typer.Option(metavar="K=V,K=V", help="What to decode with, such as dtype=bfloat16,batch_size=1.")
+    ] = "",
+    budget_seconds: Annotated[float, typer.Option(metavar="S", help="Stop after this time.")] = 20,
+    max_new_tokens: Annotated[int, typer.Option(metavar="N", help="Steps at most, of each prompt.")] = 48,
+    epsilon: Annotated[
+        float | None, typer.Option(metavar="E", help="Logits that another configuration moves: marks steps at risk.")
+    ] = None,
+    chat: Annotated[
+        bool | None, typer.Option("--chat/--no-chat", help="Wrap prompts in the chat template, where there is one.")
+    ] = None,
+    rows: Annotated[int, typer.Option(metavar="R", help="Lines to print.", min=1)] = 20,
+) -> None:
+    """Rank the steps of many prompts by their margin: where another configuration could split."""
+    import warnings
+
+    prompts = None if file is None else _lines(file)
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", RuntimeWarning)
+        found = divexplore.find_near_ties(
+            model, prompts, RunConfig.parse(config), budget_seconds, max_new_tokens, epsilon, chat=chat
+        )
+    typer.echo(f"{'ULPs':>8} {'margin':>9} {'step':>5}  {'risk':4}  token, runner-up, prompt")
+    for row in found.head(rows).iter_rows(named=True):
+        risk = {None: "", True: "yes", False: "no"}[row["at_risk"]]
+        words = f"{row['text']!r}, {row['runner_up']!r}, {row['prompt']!r}"
+        typer.echo(f"{row['margin_ulps']:8.3g} {row['margin']:9.3g} {row['step']:5}  {risk:4}  {words}")
+    _say(f"{found.height} steps of {found['prompt_index'].n_unique()} prompts")
+    if epsilon is not None:
+        _say(f"{found['at_risk'].sum()} steps have a margin of at most 2 * {epsilon:g}")
+    for note in notes:
+        if note.category is RuntimeWarning:
+            _say(str(note.message))
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"the file {file} ({error})", "a UTF-8 text file, a prompt a line", "Name another.") from error
+
+
 @contextlib.contextmanager
 def _progress_bar() -> Iterator[Callable[[str, int, int, str], None]]:
     """A bar for each run on stderr, where that is a terminal."""
@@ -190,8 +238,11 @@ def _reader_gone() -> int:
 
 
 def _usage(arguments: Sequence[str]) -> tuple[str, str]:
-    command = next((word for word in arguments if word in ("lab", "compare", "models")), None)
-    return "lab, compare or models, and their options", f"See divexplore {f'{command} ' if command else ''}--help."
+    command = next((word for word in arguments if word in ("lab", "compare", "models", "scan")), None)
+    return (
+        "lab, compare, models or scan, and their options",
+        f"See divexplore {f'{command} ' if command else ''}--help.",
+    )
 
 
 def _refuse(refusal: Refusal, as_json: bool) -> int:
