@@ -9,11 +9,11 @@ import { snapshotTab } from "./tab_snapshot.js";
 const TABS = [logitsTab, cascadeTab, snapshotTab];
 
 export class Tabs {
-  constructor(view, signal) {
+  constructor(view, actions, signal) {
     this.view = view;
     this.signal = signal;
     this.list = element("div.dx-tablist", { role: "tablist", "aria-label": "Details of the selected column" });
-    this.element = element("div.dx-tabs", {}, this.list);
+    this.element = element("div.dx-tabs", {}, element("div.dx-tabs-head", {}, this.list, actions));
     this.tabs = TABS.filter((tab) => tab.present(view.comparison)).map((tab) => this.add(tab));
     this.list.addEventListener("keydown", (event) => this.pressed(event), { signal });
     this.open(this.tabs[0]);

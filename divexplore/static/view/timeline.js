@@ -87,8 +87,8 @@ export class Timeline {
     if (!this.chart) return;
     const { left } = this.origin();
     const x = event.clientX - this.place.getBoundingClientRect().left - left;
-    if (x < -6 || x > this.chart.view.width() + 6) return;
-    const step = Math.max(0, Math.round(this.chart.view.scale("x").invert(x)));
+    const within = Math.min(Math.max(x, 0), this.chart.view.width());
+    const step = Math.round(this.chart.view.scale("x").invert(within));
     const side = step < this.view.comparison.a.steps ? "a" : "b";
     this.view.select(columnOf(this.view.comparison, side, step), { say: true });
   }

@@ -20,8 +20,7 @@ class View {
     this.comparison = readComparison(model.get("meta"), model.get("data"));
     this.streams = new Streams(this, signal);
     this.timeline = new Timeline(this, signal);
-    this.tabs = new Tabs(this, signal);
-    this.status = element("span.dx-status", { role: "status" });
+    this.tabs = new Tabs(this, this.actions(), signal);
     this.spoken = element("p.dx-spoken", { "aria-live": "polite" });
     this.element = element(
       "section.dx-view",
@@ -31,14 +30,15 @@ class View {
       new Toolbar(this, signal).element,
       this.streams.element,
       this.timeline.element,
-      this.actions(),
       this.tabs.element,
       this.spoken,
     );
     this.paint();
   }
 
+  /** What one can take away; at the end of the line of the tabs. */
   actions() {
+    this.status = element("span.dx-status", { role: "status" });
     const { signal } = this;
     const report = button("Copy report", { signal, on: { click: () => this.copy(this.comparison.header.report, "The report") } });
     const code = button("Copy as code", { signal, on: { click: () => this.copy(this.code(), "The code") } });

@@ -135,7 +135,9 @@ def _trace(
             )
         if step == split:
             logits[step, 1] = logits[step, 0] - (unit if like is None else 0)
-            ids[step, 1] = (token + 1) % len(_WORDS) if tie_with is None else tie_with
+            second = (token + 1) % len(_WORDS) if tie_with is None else tie_with
+            ids[step][ids[step] == second] = ids[step, 1]  # no id twice in a list
+            ids[step, 1] = second
     logsumexp = np.log(np.exp(logits).sum(-1)) + 0.05
     margin = logits[:, 0] - logits[:, 1]
     columns = {
