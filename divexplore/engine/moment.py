@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import torch
 
 from divexplore.config import RunConfig
 from divexplore.engine.batch import Batch, fill_batch
-from divexplore.engine.interventions import surround
+from divexplore.engine.interventions import intervene, surround
 from divexplore.engine.numerics import applied, attention, check_dtype
 from divexplore.engine.run import decode
 from divexplore.errors import Refusal
@@ -90,7 +90,8 @@ class Moment:
             with contextlib.ExitStack() as stack:
                 for context in contexts:
                     stack.enter_context(context)
-                logits = self.net(**arguments).logits[:, -1]
+                # the arguments are as they came out of any hook on the model itself, so those are not run again
+                logits = self.net.forward(**arguments).logits[:, -1]
             same = torch.equal(logits.nan_to_num(), self.logits.nan_to_num())
         if not same:
             raise RuntimeError(
@@ -145,12 +146,17 @@ def reach(
             kept["logits"] = output.logits[:, -1].clone()
         seen += 1
 
-    hooks = [net.register_forward_pre_hook(before, with_kwargs=True), net.register_forward_hook(after)]
-    try:
+    @contextlib.contextmanager
+    def looking_on(net: Any, config: RunConfig) -> Iterator[None]:
+        hooks = [net.register_forward_pre_hook(before, with_kwargs=True), net.register_forward_hook(after)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    with intervene(looking_on):  # entered after whatever else surrounds a run, so it sees what the model sees
         trace = decode(model, prompt, config, step + 1, forced=tokens[:step], fillers=fillers, net=net)
-    finally:
-        for hook in hooks:
-            hook.remove()
     if trace.meta["error"]:
         raise RuntimeError(f"the run ended before step {step}: {trace.meta['error']}")
     if "logits" not in kept:

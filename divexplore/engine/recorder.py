@@ -13,6 +13,7 @@ import torch
 from divexplore.config import RunConfig
 from divexplore.engine.batch import Batch
 from divexplore.engine.statistics import RowStatistics, computing_dtype, row_statistics
+from divexplore.engine.witness import Witness
 from divexplore.environment import snapshot
 from divexplore.trace import FORMAT, Trace, trace_schema
 
@@ -43,6 +44,8 @@ class Recorder:
         self._error: str | None = None
         self.finish_reason = "length"
         self.warnings: list[str] = []
+        self.witness = Witness(batch, in_force["use_cache"])
+        self.tensors: dict[str, str | None] = {}
 
     def see(self, row: torch.Tensor, rows: int, seconds: float) -> RowStatistics | None:
         """Take in the observed raw row of a step; ``None`` where no argmax of it means anything.
@@ -164,6 +167,8 @@ class Recorder:
                 {"prompt_ids": list(prompt), "pads": pad, "token_ids": self._tokens_of(index)}
                 for index, (prompt, pad) in enumerate(zip(batch.prompts, pads, strict=True))
             ],
+            "inputs": self.witness.facts(),
+            "tensors": self.tensors,
             "finish_reason": self.finish_reason,
             "partial": self.finish_reason in ("stopped", "error"),
             "error": self._error,

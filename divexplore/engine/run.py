@@ -19,6 +19,7 @@ from divexplore.engine.forwards import forwards
 from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention, check_dtype, in_force
 from divexplore.engine.recorder import Recorder
+from divexplore.engine.witness import tensors_in_force
 from divexplore.errors import Refusal
 from divexplore.models.load import load_model
 from divexplore.models.model import Model, Prompt
@@ -167,7 +168,8 @@ def decode(
     replay = None if fillers is None else [row["token_ids"] for row in fillers.meta["rows"]]
     with applied(config), attention(net, config.attn_implementation), surround(net, config):
         recorder = Recorder(model, prompt, config, batch, {**in_force(net), "use_cache": use_cache})
-        with recorder.library_warnings():
+        recorder.tensors = tensors_in_force(net)
+        with recorder.library_warnings(), recorder.witness.watching(net):
             _warn_of_length(model, batch, max_new_tokens, recorder)
             stream = forwards(net, batch, use_cache=use_cache, prefill_chunk=config.prefill_chunk)
 
