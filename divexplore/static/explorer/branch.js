@@ -15,7 +15,7 @@ class Branch {
     this.note = element("span.dx-quiet", { role: "status" });
     const named = (text, control) => element("span.dx-group", {}, element("label", { for: control.id, text }), control);
     this.element = element(
-      "section.dx-panel.dx-branch",
+      "section.dx-runner.dx-branch",
       { "aria-label": "Another token" },
       element("div.dx-group", {}, element("span", { text: "What if?" }), named("at the selected step, run", this.side), named("takes", this.token), this.go, this.note),
     );

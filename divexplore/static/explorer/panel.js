@@ -19,7 +19,7 @@ class Panel {
     this.edit = button("edit", { "aria-expanded": "false", signal, on: { click: () => this.fold(!model.get("editing")) } });
     this.sides = element("div.dx-sides");
     this.element = element(
-      "section.dx-panel",
+      "section.dx-runner",
       { "aria-label": "Explorer" },
       this.topRow(),
       element("div.dx-summary", {}, this.sides, this.edit, this.progress.note),

@@ -15,7 +15,7 @@ export class Progress {
         element("div.dx-tail-line", {}, element(`b.dx-letter.dx-letter-${"ab"[index]}`, { text: "AB"[index] }), tail),
       ),
     );
-    this.note = element("p.dx-note.dx-quiet", { hidden: true });
+    this.note = element("p.dx-run-note.dx-quiet", { hidden: true });
     this.error = element("div.dx-error", { role: "alert" });
     this.spoken = element("p.dx-spoken", { "aria-live": "polite" });
     this.element = element("div.dx-progress", {}, this.running, this.error, this.spoken);

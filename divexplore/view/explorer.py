@@ -1,0 +1,326 @@
+"""Run two configurations from a notebook page: a run panel above the view of one comparison."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets
+import traitlets
+
+from divexplore.config import PRESETS, RunConfig
+from divexplore.errors import Refusal, nearest
+from divexplore.view.comparison_view import ComparisonView
+from divexplore.view.explorer_form import choices, why_not
+from divexplore.view.explorer_models import Shelf
+from divexplore.view.explorer_panel import BranchPanel, RunPanel, complaint, offer
+from divexplore.view.explorer_progress import Progress, idle_state
+from divexplore.view.worker import Job, Worker
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from divexplore.comparison.comparison import Comparison
+    from divexplore.models.model import Model
+
+__all__ = ["Explorer"]
+
+logger = logging.getLogger(__name__)
+
+PROMPT = "The giant"  # with the bundled model, batch 1 and batch 8 part here (NUMERICS: the worked example)
+
+
+class Explorer(ipywidgets.VBox):
+    """Choose a model, a prompt and two configurations, run both, and look at where they part.
+
+    Parameters
+    ----------
+    model
+        What `divexplore.load_model` takes; the picker offers the catalogue beside it. A loaded `Model` stays yours, one
+        that is loaded here is freed by `close`, or when the Explorer leaves the page.
+    prompt
+        A text, or a list of token ids.
+    a, b
+        The two configurations, `RunConfig` or mappings of its fields; both left out, the first preset that can differ.
+    max_new_tokens
+        Steps at most, of each side.
+    layout
+        An ``ipywidgets.Layout``, as every widget takes it.
+
+    Raises
+    ------
+    Refusal
+        On an unknown argument, or a configuration that makes no sense.
+    """
+
+    comparison = traitlets.Any(None, allow_none=True, read_only=True)
+    """The last `Comparison`, or ``None`` before the first run; can be observed."""
+
+    def __init__(
+        self,
+        model: Model | PreTrainedModel | str | None = None,
+        prompt: str | Sequence[int] | None = None,
+        *,
+        a: RunConfig | Mapping[str, Any] | None = None,
+        b: RunConfig | Mapping[str, Any] | None = None,
+        max_new_tokens: int = 128,
+        layout: Any = None,
+        **unknown: Any,
+    ) -> None:
+        if unknown:
+            word = next(iter(unknown))
+            names = ("model", "prompt", "a", "b", "max_new_tokens", "layout")
+            raise Refusal(f"unknown argument {word!r}", ", ".join(names), f"Correct the name.{nearest(word, names)}")
+        self._shelf = Shelf(model)
+        request = _first_request(self._shelf, prompt, a, b, max_new_tokens)
+        self._worker = Worker(self._failed)
+        self.panel = RunPanel(self._hear, choices=choices(self._shelf.listed), request=request)
+        self.view: ComparisonView | None = None
+        self.branch_view: ComparisonView | None = None
+        self._branch: BranchPanel | None = None
+        options = {} if layout is None else {"layout": layout}
+        super().__init__(children=(self.panel,), _view_count=0, **options)  # 0: the browser counts its views from here
+        self.add_class("dx-explorer")
+        self.observe(self._seen, "_view_count")
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is under way."""
+        return self._worker.busy
+
+    def run(self) -> Comparison:
+        """Run what the panel shows and wait for it; an interrupt stops it and keeps what was recorded.
+
+        Raises
+        ------
+        Refusal
+            On a request that cannot be served, as the panel's error line shows it too.
+        """
+        return _result(self._start(), "run")
+
+    def start(self) -> None:
+        """Run what the panel shows, and return at once. A run under way is stopped first, and leaves no trace."""
+        self._start()
+
+    def stop(self) -> None:
+        """End the run after the step that it is at; what was recorded is shown."""
+        if self._worker.busy:
+            self.panel.tell(phase="stopping")
+            self._worker.stop()
+
+    def fork(self, side: str, step: int, token: int) -> Comparison:
+        """Take another token at one step, go on in that side's configuration, and show that branch below.
+
+        Parameters
+        ----------
+        side, step, token
+            As `Comparison.fork` takes them.
+
+        Returns
+        -------
+        Comparison
+            That side as it was (A) against its branch (B).
+
+        Raises
+        ------
+        Refusal
+            Before the first run, or on a side, step or token that is not there.
+        """
+        return _result(self._start_fork(side, step, token), "fork")
+
+    def close(self) -> None:
+        """Stop, leave the page, and free the model if it was loaded here."""
+        if (worker := getattr(self, "_worker", None)) is not None:
+            if worker.busy:
+                worker.start(lambda _: self._shelf.release(), last=True)  # once the step under way is over
+            else:
+                self._shelf.release()
+            for part in (self.panel, self.view, self._branch, self.branch_view):
+                if part is not None:
+                    part.close()
+        super().close()
+
+    def __repr__(self) -> str:
+        ran = "nothing run yet" if self.comparison is None else repr(self.comparison)
+        return f"<Explorer {self.panel.request['model']}, {ran}>"
+
+    def _start(self) -> Job:
+        self._refuse_from_within()
+        request = dict(self.panel.request)  # what the panel shows now, whatever is typed later
+        waits = "waiting for the step under way …" if self._worker.busy else "starting …"
+        self.panel.tell(**{**idle_state(), "phase": "running", "note": waits, "spoken": "running"})
+        return self._worker.start(lambda job: self._compare(job, request))
+
+    def _start_fork(self, side: str, step: int, token: int) -> Job:
+        self._refuse_from_within()
+        if self.comparison is None:
+            raise Refusal("a branch before the first run", "a comparison", "Press Run first.")
+        comparison = self.comparison
+        self.panel.tell(**{**idle_state(), "phase": "running", "note": f"continuing {side.upper()} from step {step} …"})
+        return self._worker.start(lambda job: self._continue(job, comparison, side, step, token))
+
+    def _refuse_from_within(self) -> None:
+        if threading.current_thread().name == "divexplore-worker":
+            raise Refusal(
+                "a run from within a run", "a run from the notebook", "Observe `comparison`, and run afterwards."
+            )
+
+    def _hear(self, content: dict[str, Any]) -> None:
+        """Do what a button of the browser asks."""
+        if content.get("do") == "run":
+            self.panel.request = {**self.panel.request, **content["request"]}
+            self._start()
+        elif content.get("do") == "stop":
+            self.stop()
+        elif content.get("do") == "fork":
+            self._start_fork(str(content["side"]), int(content["step"]), int(content["token"]))
+
+    def _compare(self, job: Job, request: dict[str, Any]) -> Comparison | None:
+        a, b = RunConfig.of(_set_fields(request["a"])), RunConfig.of(_set_fields(request["b"]))
+        prompt = _prompt(request)
+        self.panel.tell(note=f"loading {request['model']} …")
+        model = self._shelf.get(request["model"])
+        if job.stopped():
+            self._tell(job, **{**idle_state(), "note": "stopped before the first step"})
+            return None
+        from divexplore.comparison.compare import compare
+
+        self._tell(job, note="starting …")
+        started = time.perf_counter()
+        comparison = compare(
+            model,
+            prompt,
+            a,
+            b,
+            request["steps"],
+            chat=request["chat"],
+            evidence=request["evidence"],
+            progress=Progress(lambda changes: self._tell(job, **changes)),
+            stop=job.stopped,
+        )
+        if not job.replaced:
+            self._show(comparison, time.perf_counter() - started)
+        return comparison
+
+    def _continue(self, job: Job, comparison: Comparison, side: str, step: int, token: int) -> Comparison:
+        from divexplore.comparison.compare import compare_traces
+
+        branch = comparison.fork(side, step, token)
+        against = compare_traces(comparison.a if side == "a" else comparison.b, branch)
+        if not job.replaced:
+            self._show_branch(against, f"below: run {side.upper()} as it was, and with another token at step {step}")
+        return against
+
+    def _tell(self, job: Job, **changes: Any) -> None:
+        if not job.replaced:
+            self.panel.tell(**changes)
+
+    def _show(self, comparison: Comparison, seconds: float) -> None:
+        if self.view is None:
+            self.view = ComparisonView(comparison)
+            self._branch = BranchPanel()
+            self._branch.on_msg(lambda _, content, buffers: self.panel._take(self._hear, content))
+            self.view.observe(lambda _: self._offer(), "selected")
+        else:
+            self.view.show(comparison)
+        self.set_trait("comparison", comparison)
+        self._offer()
+        self._drop_branch()
+        self.panel.editing = False
+        steps = f"{len(comparison.a)} + {len(comparison.b)} steps, {seconds:.1f} s with the evidence"
+        split = "" if comparison.split is None else f", split at step {comparison.split.step}"
+        verdict = str(comparison.verdict).replace("_", " ")
+        failed = next((e for trace in (comparison.a, comparison.b) if (e := trace.meta["error"])), None)
+        error = None if failed is None else complaint(RuntimeError(failed))
+        self.panel.tell(
+            **{**idle_state(), "phase": "done", "note": steps, "error": error, "spoken": f"finished: {verdict}{split}"}
+        )
+
+    def _offer(self) -> None:
+        if self._branch is not None and self.view is not None:
+            self._branch.offer = offer(self.comparison, self.view.selected)
+
+    def _show_branch(self, against: Comparison, note: str) -> None:
+        if self.branch_view is None:
+            self.branch_view = ComparisonView(against)
+        else:
+            self.branch_view.show(against)
+        assert self._branch is not None
+        self._branch.note = note
+        self.children = (self.panel, self.view, self._branch, self.branch_view)
+        self.panel.tell(**{**idle_state(), "phase": "done", "spoken": "the branch is below"})
+
+    def _drop_branch(self) -> None:
+        """A branch belongs to the comparison that it left."""
+        if self.branch_view is not None:
+            self.branch_view.close()
+            self.branch_view = None
+        assert self._branch is not None
+        self._branch.note = ""
+        self.children = (self.panel, self.view, self._branch)
+
+    def _failed(self, job: Job, error: Exception) -> None:
+        if not isinstance(error, Refusal):
+            logger.warning("the run failed", exc_info=error)
+        if not job.replaced:
+            self.panel.complain(error)
+
+    def _seen(self, change: dict[str, Any]) -> None:
+        """Off the page everywhere: nobody can press Run any more."""
+        if change["new"] == 0 and change["old"] and not self._worker.busy:
+            self._shelf.release()
+
+
+def _first_request(shelf: Shelf, prompt: Any, a: Any, b: Any, steps: int) -> dict[str, Any]:
+    """What the panel shows at first."""
+    name = "own"
+    if a is None and b is None:
+        name = next((name for name, preset in PRESETS.items() if why_not(preset) is None), next(iter(PRESETS)))
+        a, b = PRESETS[name].a, PRESETS[name].b
+    ids = shelf.takes_ids if prompt is None else not isinstance(prompt, str)
+    text = PROMPT if prompt is None and not ids else prompt
+    return {
+        "model": shelf.first,
+        "prompt": ", ".join(str(i) for i in (text or ())) if ids else text,
+        "ids": ids,
+        "steps": steps,
+        "preset": name,
+        "chat": None,
+        "evidence": "default",
+        "a": RunConfig.of(a).to_dict(),
+        "b": RunConfig.of(b).to_dict(),
+    }
+
+
+def _prompt(request: Mapping[str, Any]) -> str | list[int]:
+    text = request["prompt"]
+    if not text.strip():
+        raise Refusal("an empty prompt", "a text or token ids", "Write at least one word.")
+    if not request["ids"]:
+        return text
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise Refusal(f"the prompt {text[:80]!r}", "token ids such as 1, 5, 9", "Write whole numbers.") from None
+
+
+def _set_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _result(job: Job, what: str) -> Comparison:
+    """What a job made, once it is over."""
+    try:
+        job.wait()
+    except KeyboardInterrupt:
+        job.stop()
+        job.wait()
+        raise
+    if job.error is not None:
+        raise job.error
+    if job.result is None:
+        raise Refusal(f"a {what} that was stopped before its first step", "one that may start", "Start it again.")
+    return job.result

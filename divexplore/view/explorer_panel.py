@@ -1,0 +1,140 @@
+"""The Explorer's two small widgets: the run panel above the view, and the question "what if?" below it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from divexplore.errors import Refusal
+from divexplore.view import assets
+from divexplore.view.explorer_progress import idle_state
+
+if TYPE_CHECKING:
+    from divexplore.comparison.comparison import Comparison
+
+__all__ = ["BranchPanel", "RunPanel", "complaint", "offer"]
+
+logger = logging.getLogger(__name__)
+
+_FOLDER = Path(__file__).parent.parent / "static" / "explorer"
+
+Hear = Callable[[dict[str, Any]], None]
+"""Takes a message of the browser; what it raises is shown in the panel's error line."""
+
+
+@cache
+def _esm(*names: str) -> str:
+    """Modules of the panel, joined behind the view's `dom.js`."""
+    sources = [(assets.FOLDER / "dom.js").read_text(encoding="utf-8")]
+    sources += [(_FOLDER / name).read_text(encoding="utf-8").replace('from "../view/', 'from "./') for name in names]
+    return assets.join(sources)
+
+
+@cache
+def _css() -> str:
+    """The view's sheet, under the panel's root class, and what is the panel's own."""
+    shared = assets.css().replace(".dx-view", ".dx-runner")
+    return shared + (_FOLDER / "explorer.css").read_text(encoding="utf-8")
+
+
+class RunPanel(anywidget.AnyWidget):
+    """Model, prompt, steps, preset, Run, Stop, the editors of A and B, and what a run under way looks like."""
+
+    _esm = _esm("knobs.js", "progress.js", "panel.js")
+    _css = _css()
+
+    choices = traitlets.Dict().tag(sync=True)
+    """What can be chosen (`divexplore.view.explorer_form.choices`)."""
+
+    request = traitlets.Dict().tag(sync=True)
+    """What is chosen: ``model``, ``prompt``, ``ids``, ``steps``, ``preset``, ``chat``, ``evidence``, ``a``, ``b``."""
+
+    state = traitlets.Dict(idle_state()).tag(sync=True)
+    """What runs (`divexplore.view.explorer_progress.idle_state`)."""
+
+    editing = traitlets.Bool(True).tag(sync=True)
+    """Whether the editors are unfolded."""
+
+    def __init__(self, hear: Hear, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._lock = threading.Lock()
+        self.on_msg(lambda _, content, buffers: self._take(hear, content))
+
+    def tell(self, **changes: Any) -> None:
+        """Change some entries of the state, from any thread."""
+        with self._lock:
+            self.state = {**self.state, **changes}
+
+    def complain(self, error: BaseException) -> None:
+        """Show an error, and what to do, until the next run."""
+        self.tell(phase="idle", note="", error=complaint(error))
+
+    def _take(self, hear: Hear, content: dict[str, Any]) -> None:
+        try:
+            hear(content)
+        except Exception as error:  # Jupyter would swallow it
+            logger.warning("message %r of the panel failed", content.get("do"), exc_info=True)
+            self.complain(error)
+
+
+class BranchPanel(anywidget.AnyWidget):
+    """Takes another token at the selected step."""
+
+    _esm = _esm("branch.js")
+    _css = _css()
+
+    offer = traitlets.Dict({"sides": []}).tag(sync=True)
+    """The selected step of each side, and the tokens that it may take (`offer`)."""
+
+    busy = traitlets.Bool(False).tag(sync=True)
+    """Whether something runs."""
+
+    note = traitlets.Unicode("").tag(sync=True)
+    """What became of the last branch."""
+
+
+def offer(comparison: Comparison, column: int) -> dict[str, Any]:
+    """What may be taken instead at a column of the alignment: for each side that has a step there, its top list.
+
+    Returns
+    -------
+    ``sides``: a list of ``side``, ``step`` and ``tokens`` (``id``, ``text``, ``probability``, likeliest first, without
+    the token that was taken).
+    """
+    sides = []
+    for side, trace in (("a", comparison.a), ("b", comparison.b)):
+        step = comparison.columns[side][column] if column < comparison.columns.height else None
+        if step is None:
+            continue
+        row = trace.table.row(step, named=True)
+        partition = row["logit"] - row["logprob"]
+        tokens = [
+            {
+                "id": token,
+                "text": trace.meta["texts"].get(str(token), str(token)),
+                "probability": math.exp(x - partition),
+            }
+            for token, x in zip(row["top_ids"], row["top_logits"], strict=True)
+            if token != row["token_id"]
+        ]
+        sides.append({"side": side, "step": step, "tokens": tokens})
+    return {"sides": sides}
+
+
+def complaint(error: BaseException) -> dict[str, str]:
+    """An error as the panel shows it: ``asked``, ``allowed``, ``do``."""
+    if isinstance(error, Refusal):
+        return error.to_dict()
+    words = (str(error).strip() or "no message").splitlines()[0]
+    do = "The log has the details: logging.getLogger('divexplore')."
+    if isinstance(error, MemoryError) or "out of memory" in words.lower() or "allocate memory" in words.lower():
+        do = "Choose a smaller batch, fewer steps, a 16-bit dtype, or evidence “fast” (under more…)."
+    return {"asked": f"{type(error).__name__}: {words[:300]}", "allowed": "", "do": do}
