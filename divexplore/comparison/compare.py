@@ -16,6 +16,7 @@ from divexplore.comparison.ladder import Pair
 from divexplore.comparison.margins import logit_of, split_of
 from divexplore.comparison.verdict import judge
 from divexplore.config import PRESETS, RunConfig
+from divexplore.engine.isolated import needs_isolation, run_isolated
 from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import OnRow, decode
 from divexplore.errors import Refusal, nearest
@@ -85,11 +86,13 @@ def compare(
     model = load_model(model)
     encoded = model.encode(prompt, chat=chat)
 
+    where = run_isolated if needs_isolation(config_a, config_b) else decode
+
     def watch(name: str) -> dict[str, Any]:
         return {"progress": _named(name, progress), "stop": stop}
 
     def free(name: str, config: RunConfig, on_row: OnRow | None = None) -> Trace:
-        return decode(model, encoded, config, max_new_tokens, on_row=on_row, **watch(name))
+        return where(model, encoded, config, max_new_tokens, on_row=on_row, **watch(name))
 
     with RowFile() as rows:
         trace_a = free("A", config_a, lambda step, row, token: rows.append(row))

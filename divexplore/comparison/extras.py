@@ -15,7 +15,6 @@ from divexplore.engine.batch import fill_batch
 from divexplore.engine.clean64 import CleanFloat64, fits, raised
 from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention
-from divexplore.engine.run import decode
 from divexplore.engine.score import position_logits
 from divexplore.trace import Trace
 
@@ -74,7 +73,7 @@ def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str]:
 def reverse_forcing(pair: Pair, **watched: Any) -> tuple[int, int]:
     """A forced on B's tokens: the number of steps at which A would choose another token, and of all steps."""
     tokens = pair.b.token_ids
-    trace = decode(pair.model, pair.prompt, pair.config_a, len(tokens), forced=tokens, fillers=pair.a, **watched)
+    trace = pair.decode(pair.config_a, len(tokens), forced=tokens, fillers=pair.a, **watched)
     flips = sum(int(best != token) for best, token in zip(trace.top_ids[:, 0], trace.token_ids, strict=True))
     return flips, len(trace)
 
@@ -88,6 +87,8 @@ def causal_probe(pair: Pair) -> tuple[str | None, str]:
     -------
     The fault as a sentence or ``None``, and what was seen.
     """
+    if pair.isolated:
+        return None, "Causal probe: not for settings that are read at start."
     if len(pair.prompt.ids) < 2:
         return None, "Causal probe: the prompt has one token, so there is no earlier position to look at."
     for side, config in (("A", pair.config_a), ("B", pair.config_b)):

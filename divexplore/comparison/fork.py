@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from divexplore.engine.run import decode
 from divexplore.errors import Refusal
 from divexplore.trace import Trace
 
@@ -28,5 +27,5 @@ def fork(comparison: Comparison, side: str, step: int, token: int, max_new_token
         raise Refusal(f"step={step!r}", f"0 to {len(trace) - 1}", "Choose a step of that side.")
     forced = [*trace.token_ids[:step], token]
     steps = max(len(forced), max_new_tokens or len(trace))
-    branch = decode(pair.model, pair.prompt, config, steps, forced=forced, fillers=trace)
+    branch = pair.decode(config, steps, forced=forced, fillers=trace)
     return Trace(branch.table, {**branch.meta, "fork": {"side": side, "step": step, "token_id": token}})

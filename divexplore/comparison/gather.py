@@ -12,7 +12,6 @@ from divexplore.comparison.drift import RowDrift, row_drift
 from divexplore.comparison.evidence import Evidence, Flip, Referee, Rung
 from divexplore.comparison.ladder import Pair, TopRung, above, climb, coarser, differing_knobs, structural_part
 from divexplore.engine.rowfile import RowFile
-from divexplore.engine.run import decode
 
 if TYPE_CHECKING:
     import polars as pl
@@ -136,9 +135,7 @@ def forced_drift(
 
 
 def _forced_on(pair: Pair, tokens: list[int], see: Any, watched: dict[str, Any]) -> Trace:
-    return decode(
-        pair.model, pair.prompt, pair.config_b, len(tokens), forced=tokens, fillers=pair.b, on_row=see, **watched
-    )
+    return pair.decode(pair.config_b, len(tokens), forced=tokens, fillers=pair.b, on_row=see, **watched)
 
 
 def _own_rung(pair: Pair, epsilons: list[float], covered: int, split: int | None) -> tuple[Rung, ...]:

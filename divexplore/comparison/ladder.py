@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from divexplore.comparison.drift import epsilon
-from divexplore.engine.clean64 import CleanFloat64, fits, raised
+from divexplore.engine.clean64 import fits, raised, rung_mode
+from divexplore.engine.isolated import needs_isolation, run_isolated
 from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import decode
 from divexplore.ulp import EXPLICIT_BITS, UNIT_ROUNDOFF
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Pair", "TopRung", "climb", "coarser", "differing_knobs", "structural_part"]
 
 _VACUOUS = {
-    "float64": {"dtype", "float32_matmul_precision", "mkldnn"},
+    "float64": {"dtype", "float32_matmul_precision", "mkldnn", "onednn_max_cpu_isa"},
     "float32": {"dtype"},
 }
 """Knobs that do nothing on a rung: what differs in them alone is not judged there."""
@@ -41,6 +41,16 @@ class Pair:
     config_b: RunConfig
     a: Trace
     b: Trace
+
+    @property
+    def isolated(self) -> bool:
+        """Whether both sides run in fresh processes, since one of them has a setting that is read at start."""
+        return needs_isolation(self.config_a, self.config_b)
+
+    def decode(self, config: RunConfig, steps: int, **options: Any) -> Trace:
+        """`divexplore.engine.run.decode` of this pair's prompt, where the pair runs: here, or in a fresh process."""
+        run = run_isolated if self.isolated else decode
+        return run(self.model, self.prompt, config, steps, **options)
 
 
 @dataclass(frozen=True)
@@ -101,84 +111,102 @@ def climb(
     watch
         Gives the ``progress`` and ``stop`` of a side's run.
     """
-    wide = getattr(torch, dtype)
     native = [str(trace.effective["dtype"]) for trace in (pair.a, pair.b)]
     if not above(native, dtype) and set(native) != {"float64"}:
         return f"the pair computes in {' and '.join(dict.fromkeys(native))}, {dtype} is no rung above it"
-    nets = [pair.model.instance(config.dtype, config.device) for config in (pair.config_a, pair.config_b)]
-    if not fits(nets[0], wide):
+    nets = {config: pair.model.instance(config.dtype, config.device) for config in (pair.config_a, pair.config_b)}
+    if not fits(nets[pair.config_a], getattr(torch, dtype)):
         return f"a copy of the model in {dtype} does not fit into memory"
     knobs = differing_knobs(pair.a, pair.b)
-    two_dtypes = nets[0] is not nets[1]
-    others = knobs - {"dtype"} if two_dtypes else set()
-    split_tokens = None if split is None else (pair.a.token_ids[split], pair.b.token_ids[split])
-    tokens = pair.a.token_ids[:covered]
-    mode = CleanFloat64 if dtype == "float64" else contextlib.nullcontext
-
-    def forced(side: str, net: Any, see: Callable[[int, torch.Tensor], None]) -> str | None:
-        config, own = (pair.config_a, pair.a) if side == "A" else (pair.config_b, pair.b)
-        trace = decode(
-            pair.model,
-            pair.prompt,
-            config,
-            covered,
-            forced=tokens,
-            fillers=own,
-            net=net,
-            within=mode,
-            on_row=lambda step, row, token: see(step, row),
-            **watch(f"{side} in {dtype}"),
-        )
-        if trace.finish_reason == "invalid":
-            return f"{side} in {dtype} gave non-finite logits"
-        return trace.meta["error"] or ("it was stopped" if len(trace) < covered else None)
-
-    same: list[float] = []
-    own: list[float] = []
-    e_a: list[float] = []
-    e_b: list[float] = []
-    largest: list[float] = []
-    crossed: dict[str, tuple[float, float]] = {}
-
-    def keep(side: str, step: int, row: torch.Tensor) -> None:
-        if step == split and split_tokens is not None:
-            crossed[side] = float(row[split_tokens[0]]), float(row[split_tokens[1]])
-
+    two_dtypes = native[0] != native[1]
+    apart = two_dtypes and knobs != {"dtype"}  # then B's knobs also run with A's weights, whose rounding is no knob
     with RowFile() as top_rows:
-
-        def see_a(step: int, row: torch.Tensor) -> None:
-            row = row.cpu()
-            top_rows.append(row)
-            e_a.append(epsilon(rows_a.read(step), row))
-            largest.append(float(row[torch.isfinite(row)].abs().max()))
-            keep("A", step, row)
-
-        def see_b(step: int, row: torch.Tensor) -> None:
-            row = row.cpu()
-            own.append(epsilon(top_rows.read(step), row))
-            e_b.append(epsilon(rows_b.read(step), row))
-            keep("B", step, row)
-
-        top = raised(nets[0], wide)
-        failed = forced("A", top, see_a)
-        if failed is None and others:  # B's knobs with A's weights: what remains is not the weights' rounding
-            failed = forced("B", top, lambda step, row: same.append(epsilon(top_rows.read(step), row.cpu())))
-        if two_dtypes:
-            del top
-            top = raised(nets[1], wide) if failed is None else None
-        failed = failed or forced("B", top, see_b)
-    if failed is not None:
-        return f"the rung {dtype} could not run: {failed}"
+        measured = _Measured(rows_a, rows_b, top_rows, split, (pair.a.token_ids, pair.b.token_ids))
+        runs = [("A", pair.config_a, measured.see_a)]
+        runs += [("B", pair.config_a, measured.see_same)] if apart else []
+        runs += [("B", pair.config_b if two_dtypes else pair.config_a, measured.see_b)]
+        top: Any = None
+        held: RunConfig | None = None
+        for side, weights, see in runs:
+            if held != weights and not pair.isolated:
+                top = None  # one raised copy in memory at a time
+                top, held = raised(nets[weights], getattr(torch, dtype)), weights
+            failed = _forced(pair, side, weights, covered, dtype, top, see, watch(f"{side} in {dtype}"))
+            if failed is not None:
+                return f"the rung {dtype} could not run: {failed}"
     return TopRung(
         dtype=dtype,
         vacuous=bool(knobs) and knobs <= _VACUOUS[dtype],
-        epsilon=same if two_dtypes and others else own,
-        own=own,
-        e_a=e_a,
-        e_b=e_b,
-        largest=largest,
-        preferences=(crossed["A"], crossed["B"]) if len(crossed) == 2 else None,
+        epsilon=measured.same if apart else measured.own,
+        own=measured.own,
+        e_a=measured.e_a,
+        e_b=measured.e_b,
+        largest=measured.largest,
+        preferences=(measured.crossed["A"], measured.crossed["B"]) if len(measured.crossed) == 2 else None,
     )
+
+
+def _forced(
+    pair: Pair,
+    side: str,
+    weights: RunConfig,
+    covered: int,
+    dtype: str,
+    top: Any,
+    see: Callable[[int, torch.Tensor], None],
+    watched: dict[str, Any],
+) -> str | None:
+    """One side on A's tokens on a rung, with the weights that the configuration `weights` ran with; why it failed."""
+    config, own = (pair.config_a, pair.a) if side == "A" else (pair.config_b, pair.b)
+    where: dict[str, Any] = {"net": top, "within": rung_mode(dtype)}
+    if pair.isolated:
+        where = {"rung": dtype, "weights": weights.dtype}
+    trace = pair.decode(
+        config,
+        covered,
+        forced=pair.a.token_ids[:covered],
+        fillers=own,
+        on_row=lambda step, row, token: see(step, row.cpu()),
+        **where,
+        **watched,
+    )
+    if trace.finish_reason == "invalid":
+        return f"{side} in {dtype} gave non-finite logits"
+    return trace.meta["error"] or ("it was stopped" if len(trace) < covered else None)
+
+
+class _Measured:
+    """What the rows of a rung show, step by step, against each other and against the pair's own rows."""
+
+    def __init__(
+        self, rows_a: RowFile, rows_b: RowFile, top: RowFile, split: int | None, tokens: tuple[list[int], list[int]]
+    ) -> None:
+        self._rows_a, self._rows_b, self._top, self._split, self._tokens = rows_a, rows_b, top, split, tokens
+        self.same: list[float] = []
+        self.own: list[float] = []
+        self.e_a: list[float] = []
+        self.e_b: list[float] = []
+        self.largest: list[float] = []
+        self.crossed: dict[str, tuple[float, float]] = {}
+
+    def see_a(self, step: int, row: torch.Tensor) -> None:
+        self._top.append(row)
+        self.e_a.append(epsilon(self._rows_a.read(step), row))
+        self.largest.append(float(row[torch.isfinite(row)].abs().max()))
+        self._cross("A", step, row)
+
+    def see_same(self, step: int, row: torch.Tensor) -> None:
+        self.same.append(epsilon(self._top.read(step), row))
+
+    def see_b(self, step: int, row: torch.Tensor) -> None:
+        self.own.append(epsilon(self._top.read(step), row))
+        self.e_b.append(epsilon(self._rows_b.read(step), row))
+        self._cross("B", step, row)
+
+    def _cross(self, side: str, step: int, row: torch.Tensor) -> None:
+        if step == self._split:
+            first, second = (tokens[step] for tokens in self._tokens)
+            self.crossed[side] = float(row[first]), float(row[second])
 
 
 def structural_part(top: TopRung, pair_epsilon: list[float], pair_dtype: str, split: int | None) -> float | None:

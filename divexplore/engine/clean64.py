@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -14,7 +16,7 @@ from divexplore.models.canonical import bytes_needed, canonical_copy
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["CleanFloat64", "fits", "raised"]
+__all__ = ["CleanFloat64", "fits", "raised", "rung_mode"]
 
 
 class CleanFloat64(TorchFunctionMode):
@@ -52,6 +54,11 @@ def raised(net: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
     if any(name not in (None, "eager") for name in experts.values()):
         copy.set_experts_implementation("eager")
     return copy
+
+
+def rung_mode(dtype: str) -> Callable[[], AbstractContextManager[Any]]:
+    """What makes the context of each forward on a rung: clean fp64 for the top one, nothing for fp32."""
+    return CleanFloat64 if dtype == "float64" else contextlib.nullcontext
 
 
 def fits(net: PreTrainedModel, dtype: torch.dtype) -> bool:

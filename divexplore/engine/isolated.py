@@ -54,6 +54,8 @@ def run_isolated(
     on_row: OnRow | None = None,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
+    rung: str | None = None,
+    weights: str | None = None,
     patience: float = PATIENCE,
 ) -> Trace:
     """`divexplore.engine.run.decode` in a fresh process, with the canonical load of the same weights.
@@ -62,6 +64,8 @@ def run_isolated(
     ----------
     on_row
         Sees every raw row as `decode` shows it, but after the run has ended: rows come through a file.
+    rung, weights
+        A dtype of the precision ladder in which to compute, with the weights as rounded to the dtype `weights`.
     patience
         Seconds without a sign of life after which the worker is ended.
 
@@ -84,6 +88,8 @@ def run_isolated(
             "forced": list(forced),
             "fillers": fillers is not None,
             "rows": on_row is not None,
+            "rung": rung,
+            "rung_weights": weights,
             "threads": torch.get_num_threads(),
         }
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")

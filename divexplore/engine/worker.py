@@ -66,10 +66,23 @@ def _serve(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
             on_row=keep if request["rows"] else None,
             progress=say,
             stop=stopped.exists,
+            **_on_rung(model, request),
         )
     trace.meta["effective"] |= {**start_in_force(), "process": "isolated"}
     trace.save(folder / "trace.parquet")
     return kept
+
+
+def _on_rung(model: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """What `decode` needs to compute on a rung of the precision ladder; nothing for a run of its own."""
+    if request["rung"] is None:
+        return {}
+    import torch
+
+    from divexplore.engine.clean64 import raised, rung_mode
+
+    net = model.instance(request["rung_weights"], request["config"].get("device"))
+    return {"net": raised(net, getattr(torch, request["rung"])), "within": rung_mode(request["rung"])}
 
 
 def _put_back(net: Any, folder: Path) -> None:
