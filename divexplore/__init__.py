@@ -21,6 +21,9 @@ _HOMES = {
     "find_near_ties": "divexplore.comparison.scan",
     "Comparison": "divexplore.comparison.comparison",
     "Verdict": "divexplore.comparison.verdict",
+    "attribute": "divexplore.comparison.attribution",
+    "trace_ops": "divexplore.comparison.operations",
+    "layer_drift": "divexplore.comparison.layers",
     "ComparisonView": "divexplore.view.comparison_view",
     "Explorer": "divexplore.view.explorer",
 }
@@ -28,8 +31,11 @@ _HOMES = {
 __all__ = list(_HOMES)  # noqa: PLE0605 - the table is the one list of public names
 
 if TYPE_CHECKING:
+    from divexplore.comparison.attribution import attribute
     from divexplore.comparison.compare import compare, compare_traces
     from divexplore.comparison.comparison import Comparison
+    from divexplore.comparison.layers import layer_drift
+    from divexplore.comparison.operations import trace_ops
     from divexplore.comparison.scan import find_near_ties
     from divexplore.comparison.verdict import Verdict
     from divexplore.config import PRESETS, RunConfig

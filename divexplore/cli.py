@@ -196,6 +196,19 @@ def _lines(file: Path) -> list[str]:
         raise Refusal(f"the file {file} ({error})", "a UTF-8 text file, a prompt a line", "Name another.") from error
 
 
+@app.command()
+def probe(
+    isa: Annotated[
+        bool, typer.Option("--isa/--no-isa", help="Also try the libraries' instruction sets, each in a fresh process.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The tables as one JSON object.")] = False,
+) -> None:
+    """Tell whether this machine's products depend on the number of rows, the length of the sum or the threads."""
+    from divexplore.engine.probe import report
+
+    typer.echo(report(isa=isa, as_json=as_json))
+
+
 @contextlib.contextmanager
 def _progress_bar() -> Iterator[Callable[[str, int, int, str], None]]:
     """A bar for each run on stderr, where that is a terminal."""
@@ -238,9 +251,9 @@ def _reader_gone() -> int:
 
 
 def _usage(arguments: Sequence[str]) -> tuple[str, str]:
-    command = next((word for word in arguments if word in ("lab", "compare", "models", "scan")), None)
+    command = next((word for word in arguments if word in ("lab", "compare", "models", "scan", "probe")), None)
     return (
-        "lab, compare, models or scan, and their options",
+        "lab, compare, models, scan or probe, and their options",
         f"See divexplore {f'{command} ' if command else ''}--help.",
     )
 

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from divexplore.engine.run import OnRow, Progress
     from divexplore.models.model import Model, Prompt
 
-__all__ = ["needs_isolation", "run_isolated"]
+__all__ = ["PACKAGE_ROOT", "needs_isolation", "run_isolated"]
 
 PATIENCE = 900.0
 """Seconds without a sign of life after which a worker is given up: loading a large model is silent."""
 
 _POLL = 0.05
 _LAST_WORDS = 1200  # characters
-_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _SHIPPED: weakref.WeakKeyDictionary[Model, tempfile.TemporaryDirectory[str]] = weakref.WeakKeyDictionary()
 
 
@@ -150,7 +150,7 @@ def _work(
     patience: float,
 ) -> None:
     """Start the worker and wait for its end, whatever that is."""
-    search = os.pathsep.join(filter(None, (str(_PACKAGE_ROOT), environment.get("PYTHONPATH"))))
+    search = os.pathsep.join(filter(None, (str(PACKAGE_ROOT), environment.get("PYTHONPATH"))))
     environment["PYTHONPATH"] = search  # a checkout that is not installed is found as well
     with (folder / "words.txt").open("wb") as words:
         process = subprocess.Popen(
