@@ -86,6 +86,9 @@ def _climb(
     top = climb(pair, rows_a, rows_b, covered, split, watch=watch)
     missing = top if isinstance(top, str) else None
     tops = [] if isinstance(top, str) else [top]
+    stop = watch("fp32").get("stop")
+    if stop is not None and stop():  # another rung would only be stopped in its turn
+        return tops, missing
     if above(native, "float32") and (fp32_rung or missing is not None):  # where fp64 cannot run, fp32 is the top
         lower = climb(pair, rows_a, rows_b, covered, split, dtype="float32", watch=watch)
         if not isinstance(lower, str):

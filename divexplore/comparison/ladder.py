@@ -124,7 +124,8 @@ def climb(
         measured = _Measured(rows_a, rows_b, top_rows, split, (pair.a.token_ids, pair.b.token_ids))
         runs = [("A", pair.config_a, measured.see_a)]
         runs += [("B", pair.config_a, measured.see_same)] if apart else []
-        runs += [("B", pair.config_b if two_dtypes else pair.config_a, measured.see_b)]
+        one_net = nets[pair.config_b] is nets[pair.config_a]  # not so on two devices
+        runs += [("B", pair.config_a if one_net else pair.config_b, measured.see_b)]
         top: Any = None
         held: RunConfig | None = None
         for side, weights, see in runs:

@@ -8,6 +8,7 @@ from small_models import PROMPT, ids, nearly_tied, small
 
 import divexplore as dx
 from divexplore.config import RunConfig
+from divexplore.engine.run import decode
 
 
 def generated(model, prompt, steps, **options):
@@ -110,8 +111,6 @@ def test_case_55_the_divergence_is_over_the_whole_vocabulary_and_stops_at_the_sp
     model = small()
     sides = [{"dtype": "float32"}, {"dtype": "bfloat16"}]
     found = dx.compare(model, PROMPT, *sides, 12)
-    from divexplore.engine.run import decode
-
     tokens = found.a.token_ids
     for name, side in zip("ab", sides):
         seen = rows.setdefault(name, [])

@@ -52,9 +52,7 @@ def test_case_16_a_finished_text_scored_in_one_prefill_drifts(dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_case_17_the_cache_is_rounding(dtype):
-    found = dx.compare(
-        small(), ids(12), {"dtype": dtype, "use_cache": True}, {"dtype": dtype, "use_cache": False}, 12
-    )
+    found = dx.compare(small(), ids(12), {"dtype": dtype, "use_cache": True}, {"dtype": dtype, "use_cache": False}, 12)
     assert found.verdict in BENIGN
     assert not found.inconclusive
 
@@ -131,9 +129,9 @@ def test_case_29_prompts_that_share_a_prefix_agree_on_it_in_a_causal_model(causa
 
 def test_case_31_exact_ties_belong_to_the_coarse_grid():
     model = load_model(tiny("llama", 64, 1, initializer_range=0.02))
-    prompts = [ids(6, seed) for seed in range(12)]
+    prompts = [ids(6, seed) for seed in range(120)]
     ties = {
-        dtype: dx.find_near_ties(model, prompts, {"dtype": dtype}, 60, 8)["exact_tie"].sum()
+        dtype: dx.find_near_ties(model, prompts, {"dtype": dtype}, 60, 2)["exact_tie"].sum()
         for dtype in ("bfloat16", "float32")
     }
     assert ties["bfloat16"] > ties["float32"]
@@ -149,8 +147,8 @@ def test_case_32_a_sliding_window_whose_cache_is_corrupted_is_structural():
 
 
 def test_case_38_ties_are_those_of_raw_logits():
-    """Logprobs in bf16 tie where logits do not."""
-    raw = torch.randn(200, 257, generator=torch.Generator().manual_seed(0)).bfloat16() * 4
+    """Logprobs of flat rows lie further from zero, on a coarser grid of bf16: they tie where logits do not."""
+    raw = torch.randn(200, 257, generator=torch.Generator().manual_seed(0)).bfloat16() / 2
     reported = [row_statistics(row, 20, "bfloat16") for row in raw]
     best = [int((row == row.max()).sum()) for row in raw]
     logprobs = [row.log_softmax(-1) for row in raw]

@@ -1,0 +1,98 @@
+"""Laws that hold for every pair, bugs included: the floor, the flips, and that forcing is the run itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import PROMPT, small
+
+import divexplore as dx
+from divexplore.comparison.ladder import TopRung, structural_part
+from divexplore.testing import faults
+from divexplore.ulp import UNIT_ROUNDOFF
+
+SIDES = (
+    {},
+    {"batch_size": 4},
+    {"left_pad": 3},
+    {"use_cache": False},
+    {"attn_implementation": "eager"},
+    {"prefill_chunk": 3},
+)
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+@settings(max_examples=20)
+@given(
+    kind=st.sampled_from(["llama", "gpt2", "mistral", "mixtral"]),
+    seed=st.integers(0, 3),
+    sides=st.tuples(st.sampled_from(SIDES), st.sampled_from(SIDES)),
+    dtypes=st.tuples(st.sampled_from(DTYPES), st.sampled_from(DTYPES)),
+    buggy=st.booleans(),
+)
+def test_epsilon_is_at_most_what_both_sides_round_and_what_is_left_on_top(kind, seed, sides, dtypes, buggy):
+    a, b = ({**side, "dtype": dtype} for side, dtype in zip(sides, dtypes))
+    with faults.mask_dropped() if buggy else faults.mask_dropped(only={"seed": 99}):
+        found = dx.compare(small(kind, seed=seed), PROMPT, a, b, 8)
+        forced = dx.force(small(kind, seed=seed), PROMPT, b, found.a.token_ids, fillers=found.b)
+    evidence = found.evidence
+    covered = evidence.floor.height
+    assert covered >= min(8, 1 if found.split is None else found.split.step + 1)
+    for row, epsilon in zip(evidence.floor.iter_rows(named=True), evidence.forced["epsilon"]):
+        assert row["floor"] == row["e_a"] + row["e_b"]
+        assert epsilon <= (row["floor"] + row["top"]) * (1 + 1e-12)
+    assert evidence.forced.height == len(found.a)
+    assert (evidence.forced["kld"] >= 0).all()
+    equal = evidence.forced.filter(evidence.forced["epsilon"] == 0)
+    assert (equal["kld"] == 0).all()
+    common = found.steps.height
+    assert found.steps["epsilon"].to_list() == evidence.forced["epsilon"][:common].to_list(), (
+        "forcing repeats the prefix"
+    )
+    if found.split is not None:
+        flips, cascade = evidence.cascade.independent_flips, evidence.cascade
+        assert flips[0].step == found.split.step
+        assert flips[0].gap == found.split.b.gap
+        assert all(0 <= flip.gap <= 2 * flip.epsilon for flip in flips)
+        assert 1 <= cascade.differing_tokens <= cascade.later_tokens
+        assert evidence.referee.token_id in (found.split.a.token_id, found.split.b.token_id)
+        assert evidence.referee.undecided or evidence.referee.gap >= 2 * evidence.floor["top"][found.split.step]
+        assert [step for step, best in enumerate(forced.top_ids[:, 0]) if best != found.a.token_ids[step]] == [
+            flip.step for flip in flips
+        ]
+
+
+def rung(epsilon, largest=16.0, vacuous=False):
+    zeros = [0.0] * len(epsilon)
+    return TopRung("float64", vacuous, epsilon, epsilon, zeros, zeros, [largest] * len(epsilon), None)
+
+
+@given(
+    dtype=st.sampled_from(DTYPES),
+    pair=st.lists(st.floats(1e-9, 4.0), min_size=3, max_size=3),
+    share=st.floats(1e-3, 1e3),
+    at=st.integers(0, 2),
+)
+def test_what_is_above_both_bounds_is_structural_and_nothing_else(dtype, pair, share, at):
+    bound = max(2.0**10 * UNIT_ROUNDOFF["float64"] / UNIT_ROUNDOFF[dtype] * max(pair), 2.0**-40 * 16.0)
+    epsilon = [0.0, 0.0, 0.0]
+    epsilon[at] = share * bound
+    expected = epsilon[at] if epsilon[at] > bound else None
+    assert structural_part(rung(epsilon), pair, dtype, None) == expected
+    assert structural_part(rung(epsilon, vacuous=True), pair, dtype, None) is None
+
+
+def test_a_split_is_looked_at_beside_the_largest_difference():
+    """A difference at the split that is below the maximum elsewhere is still named by the larger of both."""
+    assert structural_part(rung([1e-3, 2e-3]), [1.0, 1.0], "bfloat16", 0) == 2e-3
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_run_against_itself_has_nothing_to_vanish(dtype):
+    found = dx.compare(small(), PROMPT, {"dtype": dtype}, {"dtype": dtype, "seed": 3}, 8)
+    assert found.verdict == "identical"
+    assert found.evidence.ladder[-1].epsilon_max == 0
+    assert torch.tensor(found.evidence.floor["e_a"].to_list()).max() > 0, "the rounding is there all the same"
+    assert found.evidence.floor["e_a"].to_list() == found.evidence.floor["e_b"].to_list()
