@@ -28,7 +28,27 @@ _HOMES = {
     "Explorer": "divexplore.view.explorer",
 }
 
-__all__ = list(_HOMES)  # noqa: PLE0605 - the table is the one list of public names
+# written out, for type checkers read no computed list; a test keeps it equal to the table
+__all__ = [
+    "PRESETS",
+    "Comparison",
+    "ComparisonView",
+    "Explorer",
+    "Refusal",
+    "RunConfig",
+    "Trace",
+    "Verdict",
+    "attribute",
+    "compare",
+    "compare_traces",
+    "find_near_ties",
+    "force",
+    "layer_drift",
+    "load_model",
+    "run",
+    "score",
+    "trace_ops",
+]
 
 if TYPE_CHECKING:
     from divexplore.comparison.attribution import attribute

@@ -48,6 +48,10 @@ def test_public_names_can_be_had(name):
     assert name in dir(divexplore)
 
 
+def test_the_public_names_are_those_of_the_table():
+    assert sorted(divexplore.__all__) == sorted(divexplore._HOMES)
+
+
 def test_no_public_name_is_also_a_module():
     """The import system would put the module in the name's place at its second use."""
     modules = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
