@@ -11,26 +11,25 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 import traitlets
 
-from divexplore.config import PRESETS, RunConfig
 from divexplore.errors import Refusal, nearest
 from divexplore.view.comparison_view import ComparisonView
-from divexplore.view.explorer_form import choices, why_not
+from divexplore.view.explorer_form import choices
 from divexplore.view.explorer_models import Shelf
 from divexplore.view.explorer_panel import BranchPanel, RunPanel, complaint, offer
 from divexplore.view.explorer_progress import Progress, idle_state
+from divexplore.view.explorer_request import config_of, first_request, prompt_of
 from divexplore.view.worker import Job, Worker
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from divexplore.comparison.comparison import Comparison
+    from divexplore.config import RunConfig
     from divexplore.models.model import Model
 
 __all__ = ["Explorer"]
 
 logger = logging.getLogger(__name__)
-
-PROMPT = "The giant"  # with the bundled model, batch 1 and batch 8 part here (NUMERICS: the worked example)
 
 
 class Explorer(ipywidgets.VBox):
@@ -75,7 +74,7 @@ class Explorer(ipywidgets.VBox):
             names = ("model", "prompt", "a", "b", "max_new_tokens", "layout")
             raise Refusal(f"unknown argument {word!r}", ", ".join(names), f"Correct the name.{nearest(word, names)}")
         self._shelf = Shelf(model)
-        request = _first_request(self._shelf, prompt, a, b, max_new_tokens)
+        request = first_request(self._shelf, prompt, a, b, max_new_tokens)
         self._worker = Worker(self._failed)
         self.panel = RunPanel(self._hear, choices=choices(self._shelf.listed), request=request)
         self.view: ComparisonView | None = None
@@ -179,8 +178,8 @@ class Explorer(ipywidgets.VBox):
             self._start_fork(str(content["side"]), int(content["step"]), int(content["token"]))
 
     def _compare(self, job: Job, request: dict[str, Any]) -> Comparison | None:
-        a, b = RunConfig.of(_set_fields(request["a"])), RunConfig.of(_set_fields(request["b"]))
-        prompt = _prompt(request)
+        a, b = config_of(request["a"]), config_of(request["b"])
+        prompt = prompt_of(request)
         self.panel.tell(note=f"loading {request['model']} …")
         model = self._shelf.get(request["model"])
         if job.stopped():
@@ -222,7 +221,8 @@ class Explorer(ipywidgets.VBox):
         if self.view is None:
             self.view = ComparisonView(comparison)
             self._branch = BranchPanel()
-            self._branch.on_msg(lambda _, content, buffers: self.panel._take(self._hear, content))
+            self._branch.on_msg(lambda _, content, buffers: self.panel.take(self._hear, content))
+            self.panel.observe(self._mark_busy, "state")
             self.view.observe(lambda _: self._offer(), "selected")
         else:
             self.view.show(comparison)
@@ -230,7 +230,7 @@ class Explorer(ipywidgets.VBox):
         self._offer()
         self._drop_branch()
         self.panel.editing = False
-        steps = f"{len(comparison.a)} + {len(comparison.b)} steps, {seconds:.1f} s with the evidence"
+        steps = f"{len(comparison.a)} + {len(comparison.b)} steps in {seconds:.1f} s"
         split = "" if comparison.split is None else f", split at step {comparison.split.step}"
         verdict = str(comparison.verdict).replace("_", " ")
         failed = next((e for trace in (comparison.a, comparison.b) if (e := trace.meta["error"])), None)
@@ -238,6 +238,10 @@ class Explorer(ipywidgets.VBox):
         self.panel.tell(
             **{**idle_state(), "phase": "done", "note": steps, "error": error, "spoken": f"finished: {verdict}{split}"}
         )
+
+    def _mark_busy(self, change: dict[str, Any]) -> None:
+        assert self._branch is not None
+        self._branch.busy = change["new"]["phase"] in ("running", "stopping")
 
     def _offer(self) -> None:
         if self._branch is not None and self.view is not None:
@@ -250,7 +254,7 @@ class Explorer(ipywidgets.VBox):
             self.branch_view.show(against)
         assert self._branch is not None
         self._branch.note = note
-        self.children = (self.panel, self.view, self._branch, self.branch_view)
+        self._arrange()
         self.panel.tell(**{**idle_state(), "phase": "done", "spoken": "the branch is below"})
 
     def _drop_branch(self) -> None:
@@ -260,7 +264,12 @@ class Explorer(ipywidgets.VBox):
             self.branch_view = None
         assert self._branch is not None
         self._branch.note = ""
-        self.children = (self.panel, self.view, self._branch)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Panel, view, the question below it, and the branch that answered it."""
+        parts = (self.panel, self.view, self._branch, self.branch_view)
+        self.children = tuple(part for part in parts if part is not None)
 
     def _failed(self, job: Job, error: Exception) -> None:
         if not isinstance(error, Refusal):
@@ -272,43 +281,6 @@ class Explorer(ipywidgets.VBox):
         """Off the page everywhere: nobody can press Run any more."""
         if change["new"] == 0 and change["old"] and not self._worker.busy:
             self._shelf.release()
-
-
-def _first_request(shelf: Shelf, prompt: Any, a: Any, b: Any, steps: int) -> dict[str, Any]:
-    """What the panel shows at first."""
-    name = "own"
-    if a is None and b is None:
-        name = next((name for name, preset in PRESETS.items() if why_not(preset) is None), next(iter(PRESETS)))
-        a, b = PRESETS[name].a, PRESETS[name].b
-    ids = shelf.takes_ids if prompt is None else not isinstance(prompt, str)
-    text = PROMPT if prompt is None and not ids else prompt
-    return {
-        "model": shelf.first,
-        "prompt": ", ".join(str(i) for i in (text or ())) if ids else text,
-        "ids": ids,
-        "steps": steps,
-        "preset": name,
-        "chat": None,
-        "evidence": "default",
-        "a": RunConfig.of(a).to_dict(),
-        "b": RunConfig.of(b).to_dict(),
-    }
-
-
-def _prompt(request: Mapping[str, Any]) -> str | list[int]:
-    text = request["prompt"]
-    if not text.strip():
-        raise Refusal("an empty prompt", "a text or token ids", "Write at least one word.")
-    if not request["ids"]:
-        return text
-    try:
-        return [int(word) for word in text.replace(",", " ").split()]
-    except ValueError:
-        raise Refusal(f"the prompt {text[:80]!r}", "token ids such as 1, 5, 9", "Write whole numbers.") from None
-
-
-def _set_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _result(job: Job, what: str) -> Comparison:

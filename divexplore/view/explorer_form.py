@@ -28,6 +28,12 @@ _LABELS = {
     "prefill_chunk": "prefill chunk",
     "float32_matmul_precision": "fp32 matmul",
     "mkldnn": "oneDNN",
+    "aten_cpu_capability": "ATen ISA",
+    "onednn_max_cpu_isa": "oneDNN ISA",
+    "mkl_cbwr": "MKL CBWR",
+    "mkl_enable_instructions": "MKL ISA",
+    "omp_dynamic": "OMP dynamic",
+    "cublas_workspace_config": "cuBLAS workspace",
 }
 _WORDS = {
     "dtype": DTYPES,
@@ -55,7 +61,7 @@ def catalogue() -> list[dict[str, str]]:
 def memory_note(parameters: int) -> str:
     """Size of a model, and the memory that a comparison of it needs with default evidence."""
     needed = parameters * (_BYTES_CHECKPOINT + _BYTES_CASTS) / 1e9
-    return f"{parameters / 1e6:.3g} M parameters, needs about {max(needed, 0.1):.1f} GB"
+    return f"{parameters / 1e6:.3g} M parameters · {max(needed, 0.1):.1f} GB"
 
 
 def _catalogue_note(summary: str) -> str:

@@ -48,7 +48,7 @@ def _css() -> str:
 class RunPanel(anywidget.AnyWidget):
     """Model, prompt, steps, preset, Run, Stop, the editors of A and B, and what a run under way looks like."""
 
-    _esm = _esm("knobs.js", "progress.js", "panel.js")
+    _esm = _esm("knobs.js", "progress.js", "reveal.js", "panel.js")
     _css = _css()
 
     choices = traitlets.Dict().tag(sync=True)
@@ -65,8 +65,8 @@ class RunPanel(anywidget.AnyWidget):
 
     def __init__(self, hear: Hear, **traits: Any) -> None:
         super().__init__(**traits)
-        self._lock = threading.Lock()
-        self.on_msg(lambda _, content, buffers: self._take(hear, content))
+        self._lock = threading.RLock()  # an observer of the state may press Stop
+        self.on_msg(lambda _, content, buffers: self.take(hear, content))
 
     def tell(self, **changes: Any) -> None:
         """Change some entries of the state, from any thread."""
@@ -77,7 +77,8 @@ class RunPanel(anywidget.AnyWidget):
         """Show an error, and what to do, until the next run."""
         self.tell(phase="idle", note="", error=complaint(error))
 
-    def _take(self, hear: Hear, content: dict[str, Any]) -> None:
+    def take(self, hear: Hear, content: dict[str, Any]) -> None:
+        """Hand a message of the browser over, and show what went wrong with it."""
         try:
             hear(content)
         except Exception as error:  # Jupyter would swallow it

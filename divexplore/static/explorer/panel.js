@@ -3,6 +3,7 @@
 import { button, element, freshId, icon, OWN_KEYS } from "../view/dom.js";
 import { describe, Knobs, makeControl } from "./knobs.js";
 import { Progress } from "./progress.js";
+import { revealBelow } from "./reveal.js";
 
 const PLAY = "M4 2.5v11l9-5.5z";
 const SQUARE = "M3.5 3.5h9v9h-9z";
@@ -23,8 +24,8 @@ class Panel {
       { "aria-label": "Explorer" },
       this.topRow(),
       element("div.dx-summary", {}, this.sides, this.edit, this.progress.note),
-      this.knobs.element,
       this.progress.element,
+      this.knobs.element,
     );
     this.paint();
     this.follow();
@@ -86,8 +87,8 @@ class Panel {
   fillCommon() {
     this.evidence = this.select(this.choices.evidence.map(({ value, label }) => element("option", { value, text: label })), (value) => this.change({ evidence: value }));
     this.chat = makeControl({ kind: "flag" }, "Chat template", (value) => this.change({ chat: value }), this.signal);
-    const cell = (text, control) => element("div.dx-knob", {}, element("label.dx-knob-name", { for: this.identify(control), text }), control);
-    this.knobs.common.append(cell("evidence", this.evidence), cell("chat template", this.chat.element));
+    const cell = (text, control, kind = "") => element(`div.dx-knob${kind}`, {}, element("label.dx-knob-name", { for: this.identify(control), text }), control);
+    this.knobs.common.append(cell("evidence", this.evidence, ".dx-wide"), cell("chat template", this.chat.element));
   }
 
   get request() {
@@ -151,6 +152,7 @@ class Panel {
     };
     put(this.models, request.model);
     this.hint.textContent = choices.models.find(({ name }) => name === request.model)?.note ?? "";
+    this.models.title = this.hint.textContent;
     put(this.prompt, request.prompt);
     this.promptName.textContent = request.ids ? "Prompt, as token ids" : "Prompt";
     this.steps.show(request.steps);
@@ -170,6 +172,8 @@ class Panel {
     this.stop.setAttribute("aria-disabled", String(state.phase !== "running")); // not disabled: that would drop the focus
     this.element.setAttribute("aria-busy", String(running));
     this.progress.show(state);
+    if (this.ran && state.phase === "done") revealBelow(this.element, this.signal);
+    this.ran = running;
   }
 }
 

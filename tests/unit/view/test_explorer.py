@@ -1,0 +1,308 @@
+"""The Explorer without a browser: what it shows, runs, stops, refuses and lets go of."""
+
+from __future__ import annotations
+
+import threading
+
+import made
+import pytest
+
+import divexplore as dx
+from divexplore.view.explorer_models import Shelf
+
+PATIENCE = 60  # seconds, against a hang only
+
+
+@pytest.fixture
+def explorer(fairy_tales):
+    """An Explorer with the bundled model, cheap runs."""
+    opened = dx.Explorer(fairy_tales, "The giant", max_new_tokens=6)
+    opened.panel.request = {**opened.panel.request, "evidence": "fast"}
+    yield opened
+    opened.close()
+
+
+class Stand:
+    """Stands in for `dx.compare`: each call waits until it is let go, or stopped."""
+
+    def __init__(self):
+        self.entered = threading.Semaphore(0)
+        self.go = threading.Event()
+        self.requests, self.active, self.most = [], 0, 0
+
+    def __call__(self, model, prompt, a, b, steps, *, stop, progress, **_):
+        self.active += 1
+        self.most = max(self.most, self.active)
+        self.requests.append(prompt)
+        self.entered.release()
+        while not self.go.wait(0.01) and not stop():
+            pass
+        self.active -= 1
+        progress("A", 1, steps, prompt)
+        return made.comparison(n_steps=len(prompt), split=None)
+
+
+@pytest.fixture
+def stand(monkeypatch):
+    stub = Stand()
+    monkeypatch.setattr("divexplore.comparison.compare.compare", stub)
+    return stub
+
+
+def states(explorer):
+    """Every state that the panel goes through from now on."""
+    seen = []
+    explorer.panel.observe(lambda change: seen.append(change["new"]), "state")
+    return seen
+
+
+def ask(explorer, **changes):
+    """What the browser sends when Run is pressed."""
+    explorer.panel._handle_custom_msg({"do": "run", "request": {**explorer.panel.request, **changes}}, [])
+
+
+def settle(explorer):
+    assert explorer._worker._latest.wait(PATIENCE)
+
+
+def test_a_run_gives_the_comparison_and_shows_it_with_its_split_selected(explorer):
+    seen = states(explorer)
+    comparison = explorer.run()
+    assert comparison is explorer.comparison
+    assert [len(comparison.a), len(comparison.b)] == [6, 6]
+    assert comparison.b.effective["batch_size"] == 8  # the first preset
+    assert explorer.view in explorer.children
+    assert explorer.view.selected == explorer.view.meta["selected"]
+    assert {state["run"] for state in seen} >= {"A", "B"}
+    assert explorer.panel.state["phase"] == "done"
+    assert str(comparison.verdict).replace("_", " ") in explorer.panel.state["spoken"]
+    assert explorer.panel.editing is False
+
+
+def test_a_second_run_is_shown_in_the_same_view(explorer):
+    first = explorer.run()
+    view = explorer.view
+    explorer.panel.request = {**explorer.panel.request, "prompt": "The old king"}
+    second = explorer.run()
+    assert explorer.view is view
+    assert explorer.comparison is second is not first
+    assert view.meta["prompt"]["text"] == "The old king"
+    assert explorer.children[1] is view
+
+
+def test_after_stop_at_most_one_more_step_is_recorded_and_the_rest_stays(explorer):
+    explorer.panel.request = {**explorer.panel.request, "steps": 400}
+    pressed = threading.Event()
+
+    def press(change):
+        if change["new"]["run"] == "A" and not pressed.is_set():
+            pressed.at = change["new"]["step"]
+            pressed.set()
+            explorer.stop()
+
+    explorer.panel.observe(press, "state")
+    explorer.start()
+    assert pressed.wait(PATIENCE)
+    settle(explorer)
+    comparison = explorer.comparison
+    assert pressed.at <= len(comparison.a) <= pressed.at + 1
+    assert len(comparison.b) <= 1
+    assert comparison.a.partial
+    assert explorer.view in explorer.children
+    assert explorer.panel.state["phase"] == "done"
+
+
+def test_start_returns_at_once_and_stop_without_a_run_is_nothing(explorer, stand):
+    explorer.stop()
+    assert explorer.panel.state["phase"] == "idle"
+    assert explorer.start() is None
+    assert explorer.busy
+    assert stand.entered.acquire(timeout=PATIENCE)
+    assert explorer.panel.state["phase"] == "running"
+    explorer.stop()
+    settle(explorer)
+    assert not explorer.busy
+
+
+def test_run_pressed_twice_replaces_the_first_and_never_mixes(explorer, stand):
+    ask(explorer, prompt="first one")
+    assert stand.entered.acquire(timeout=PATIENCE)
+    seen = states(explorer)
+    ask(explorer, prompt="the second")
+    assert stand.entered.acquire(timeout=PATIENCE)
+    stand.go.set()
+    settle(explorer)
+    assert stand.requests == ["first one", "the second"]
+    assert stand.most == 1
+    assert len(explorer.comparison.a) == len("the second")
+    assert not any("first" in state["tails"]["a"] for state in seen)
+    assert [state["phase"] for state in seen].count("done") == 1
+
+
+def test_a_run_that_waits_and_is_replaced_never_starts(explorer, stand):
+    ask(explorer, prompt="one")
+    assert stand.entered.acquire(timeout=PATIENCE)
+    explorer._worker._latest.stop = lambda: None  # a step that takes its time
+    ask(explorer, prompt="two")
+    ask(explorer, prompt="three")
+    stand.go.set()
+    settle(explorer)
+    assert stand.requests == ["one", "three"]
+
+
+def test_the_request_is_the_one_at_the_press_whatever_is_typed_later(explorer, stand):
+    ask(explorer, prompt="as pressed")
+    explorer.panel.request = {**explorer.panel.request, "prompt": "typed later"}
+    stand.go.set()
+    settle(explorer)
+    assert stand.requests == ["as pressed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "do"),
+    [
+        ({"prompt": "  "}, "an empty prompt", "Write at least one word."),
+        ({"steps": "many"}, "max_new_tokens='many'", "Correct max_new_tokens."),
+        ({"steps": None}, "max_new_tokens=None", "Correct max_new_tokens."),
+        ({"a": {"batch_size": -1}}, "batch_size=-1", "Correct batch_size."),
+        ({"b": {"row": 8, "batch_size": 8}}, "row=8 in a batch of 8", "Give a smaller row or a larger batch_size."),
+        ({"model": "fairy-tale"}, "unknown model 'fairy-tale'", "fairy-tales"),
+        ({"prompt": "a, b", "ids": True}, "the prompt 'a, b'", "Write whole numbers."),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_told_in_the_error_line(explorer, changes, asked, do):
+    ask(explorer, **changes)
+    settle(explorer)
+    error = explorer.panel.state["error"]
+    assert asked in error["asked"]
+    assert error["allowed"]
+    assert do in error["do"]
+    assert explorer.panel.state["phase"] == "idle"
+    with pytest.raises(dx.Refusal):
+        explorer.run()
+
+
+def test_an_unforeseen_error_is_shown_logged_and_does_not_end_the_explorer(explorer, monkeypatch, caplog):
+    def burst(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("divexplore.comparison.compare.compare", burst)
+        with pytest.raises(RuntimeError, match="can't allocate memory"):
+            explorer.run()
+    assert "smaller batch" in explorer.panel.state["error"]["do"]
+    assert "the run failed" in caplog.text
+    assert explorer.run() is explorer.comparison
+    assert explorer.panel.state["error"] is None
+
+
+def test_a_message_that_cannot_be_read_is_told_too(explorer):
+    explorer.panel._handle_custom_msg({"do": "fork", "side": "a", "step": 1, "token": 1}, [])
+    assert "before the first run" in explorer.panel.state["error"]["asked"]
+
+
+def test_a_model_that_it_loaded_is_freed_by_close_and_one_that_was_passed_in_is_not(fairy_tales):
+    ours = dx.Explorer(max_new_tokens=1)
+    ours.panel.request = {**ours.panel.request, "evidence": "fast"}
+    loaded = ours.run().pair.model
+    assert loaded is not fairy_tales
+    ours.close()
+    with pytest.raises(dx.Refusal, match="after close"):
+        _ = loaded.master
+
+    theirs = dx.Explorer(fairy_tales, max_new_tokens=1)
+    theirs.panel.request = {**theirs.panel.request, "evidence": "fast"}
+    assert theirs.run().pair.model is fairy_tales
+    theirs.close()
+    assert fairy_tales.master is not None
+
+
+def test_closing_in_mid_run_frees_the_model_once_the_step_is_over(stand):
+    explorer = dx.Explorer()
+    explorer.start()
+    assert stand.entered.acquire(timeout=PATIENCE)
+    model = explorer._shelf.get("fairy-tales")
+    explorer.close()
+    settle(explorer)
+    with pytest.raises(dx.Refusal, match="after close"):
+        _ = model.master
+
+
+def test_off_the_page_its_model_is_freed_and_loaded_again_for_the_next_run():
+    explorer = dx.Explorer(max_new_tokens=1)
+    explorer.panel.request = {**explorer.panel.request, "evidence": "fast"}
+    model = explorer.run().pair.model
+    explorer.set_trait("_view_count", 1)
+    assert model.master is not None
+    explorer.set_trait("_view_count", 0)
+    with pytest.raises(dx.Refusal, match="after close"):
+        _ = model.master
+    assert explorer.run().pair.model.master is not None
+    explorer.close()
+
+
+def test_at_most_one_model_is_loaded():
+    shelf = Shelf()
+    first = shelf.get("fairy-tales")
+    assert shelf.get("fairy-tales") is first
+    with pytest.raises(dx.Refusal):
+        shelf.get("fairy-tale")
+    with pytest.raises(dx.Refusal, match="after close"):
+        _ = first.master
+
+
+def test_an_unknown_argument_is_refused_with_the_nearest_name():
+    with pytest.raises(dx.Refusal, match="Did you mean 'prompt'"):
+        dx.Explorer(promt="The giant")
+
+
+def test_a_configuration_that_makes_no_sense_is_refused_before_anything_is_shown():
+    with pytest.raises(dx.Refusal, match="batch_size"):
+        dx.Explorer(a={"batchsize": 2})
+
+
+def test_a_run_from_within_a_run_is_refused(explorer, stand):
+    stand.go.set()
+    refused = []
+
+    def again(_):
+        with pytest.raises(dx.Refusal, match="within"):
+            explorer.run()
+        refused.append(True)
+
+    explorer.observe(again, "comparison")
+    explorer.run()
+    assert refused == [True]
+
+
+def test_a_branch_is_shown_below_against_its_parent_and_goes_with_it(explorer):
+    comparison = explorer.run()
+    offered = explorer._branch.offer["sides"][0]
+    token = offered["tokens"][0]["id"]
+    assert token != comparison.a.token_ids[offered["step"]]
+    branch = explorer.fork("a", offered["step"], token)
+    assert branch.a.token_ids == comparison.a.token_ids
+    assert branch.first_divergence == offered["step"]
+    assert branch.b.token_ids[offered["step"]] == token
+    assert explorer.children[-1] is explorer.branch_view
+    assert explorer.comparison is comparison
+    explorer.run()
+    assert explorer.branch_view is None
+
+
+def test_what_is_offered_instead_follows_the_selection(explorer):
+    explorer.run()
+    explorer.view.selected = 2
+    sides = explorer._branch.offer["sides"]
+    assert [(side["side"], side["step"]) for side in sides] == [("a", 2), ("b", 2)]
+    chances = [token["probability"] for token in sides[0]["tokens"]]
+    assert chances == sorted(chances, reverse=True)
+    assert 0 < sum(chances) < 1
+
+
+def test_prompts_of_a_model_without_a_tokenizer_are_ids(fairy_tales):
+    explorer = dx.Explorer(fairy_tales.to_transformers(), [5, 6, 7], a={}, b={"batch_size": 2}, max_new_tokens=2)
+    explorer.panel.request = {**explorer.panel.request, "evidence": "fast"}
+    assert explorer.panel.request["prompt"] == "5, 6, 7"
+    assert explorer.run().a.prompt_ids == [5, 6, 7]
+    explorer.close()
