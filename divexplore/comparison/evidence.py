@@ -112,8 +112,9 @@ class Evidence:
         Why the ladder has no rung that shows something, as a sentence; ``None`` where it has.
     notes
         Further sentences with numbers: landmarks, probes, repeats.
-    state_leak, noncausal
-        What the probes on demand found, as sentences; ``None`` where nothing was found or asked.
+    state_leak, noncausal, unsteady
+        What the probes on demand found, as sentences; ``None`` where nothing was found or asked. `unsteady`: A does not
+        repeat itself, so that nothing measured against it is certain.
     """
 
     forced: pl.DataFrame
@@ -128,6 +129,7 @@ class Evidence:
     notes: tuple[str, ...] = ()
     state_leak: str | None = None
     noncausal: str | None = None
+    unsteady: str | None = None
 
     def floor_at(self, step: int | None) -> float | None:
         """The noise floor of a step, logits; ``None`` where it was not covered."""
@@ -149,7 +151,15 @@ class Evidence:
             },
             **{
                 name: getattr(self, name)
-                for name in ("structural", "flip_survives", "weight_rounding", "missing", "state_leak", "noncausal")
+                for name in (
+                    "structural",
+                    "flip_survives",
+                    "weight_rounding",
+                    "missing",
+                    "state_leak",
+                    "noncausal",
+                    "unsteady",
+                )
             },
             "notes": list(self.notes),
         }

@@ -43,7 +43,7 @@ def add_extras(
     watch
         Gives the ``progress`` and ``stop`` of a run, by its label.
     """
-    leak, repeated = repeats(pair.a, second, last)
+    leak, unsteady, repeated = repeats(pair.a, second, last)
     flips, steps = reverse_forcing(pair, **watch("A on B's tokens"))
     fault, probed = causal_probe(pair)
     notes = (
@@ -52,22 +52,24 @@ def add_extras(
         f"A, forced on B's tokens, would choose another one at {flips} of {steps} steps.",
         probed,
     )
-    return dataclasses.replace(evidence, notes=notes, state_leak=leak, noncausal=fault)
+    return dataclasses.replace(evidence, notes=notes, state_leak=leak, unsteady=unsteady, noncausal=fault)
 
 
-def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str]:
+def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str | None, str]:
     """Judge A, A, B, A: whether B left state behind, and a sentence on run-to-run determinism.
 
     Returns
     -------
-    The state leak as a sentence or ``None``, and what was seen.
+    The state leak and the lack of repeatability, each as a sentence or ``None``, and what was seen.
     """
     before, after = _first_difference(first, second), _first_difference(second, last)
     if before is not None:
-        return None, f"A does not repeat itself: two runs in a row differ from step {before} on."
+        unsteady = f"A does not repeat itself: two runs in a row differ from step {before} on."
+        return None, unsteady, unsteady
     if after is not None:
-        return f"A repeats itself, but differs from step {after} on once B has run.", "A, A, B, A: the last A differs."
-    return None, f"A, A, B, A: three runs of A have equal row hashes over {len(first)} steps."
+        leak = f"A repeats itself, but differs from step {after} on once B has run."
+        return leak, None, "A, A, B, A: the last A differs."
+    return None, None, f"A, A, B, A: three runs of A have equal row hashes over {len(first)} steps."
 
 
 def reverse_forcing(pair: Pair, **watched: Any) -> tuple[int, int]:

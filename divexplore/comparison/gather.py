@@ -26,6 +26,8 @@ BEYOND_SPLIT = 8
 WITHOUT_SPLIT = 32
 """Steps covered by the top rung where no token differs."""
 
+_BLIND = "with fp32 as the top rung a structural part below 1/64 of epsilon cannot be seen"
+
 Watch = Callable[[str], dict[str, Any]]
 
 
@@ -75,6 +77,7 @@ def gather(
         flip_survives=None if top.preferences is None else _survives(top),
         weight_rounding=max(top.own) if "dtype" in differing_knobs(pair.a, pair.b) else None,
         missing=missing,
+        notes=(_BLIND,) if top.dtype == "float32" and not top.vacuous else (),
     )
 
 

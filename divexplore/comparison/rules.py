@@ -251,6 +251,7 @@ def drift_only(case: Case) -> Finding | None:
     return Finding(
         f"No token differs over {case.common} steps, but the logits do from step {first} on{size}{shown}.",
         "Try more steps, other prompts or a narrower dtype: the drift is there, it has not met a near-tie yet.",
+        inconclusive=case.evidence is not None and len(case.evidence.ladder) < 2,  # no rung could run
     )
 
 

@@ -88,11 +88,12 @@ def judge(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None, evidence
                 break  # nothing else can be compared
     (verdict, finding), *others = held
     cut_short = split is None and (a.partial or b.partial)
+    unsteady = evidence is not None and evidence.unsteady is not None
     return Judgement(
         verdict=verdict,
         why=finding.why,
         next=finding.next,
-        inconclusive=finding.inconclusive or cut_short,
+        inconclusive=finding.inconclusive or cut_short or unsteady,
         also=tuple(name for name, _ in others),
         evidence=_sentences(case),
     )

@@ -210,3 +210,36 @@ def test_constant_logits_are_invalid():
         net.lm_head.weight.zero_()
     found = dx.compare(load_model(net), PROMPT, {}, {"seed": 1}, 4)
     assert found.verdict == "invalid"
+
+
+def test_a_side_that_does_not_repeat_itself_makes_every_verdict_inconclusive():
+    with faults.state_carried_over():
+        found = dx.compare(small(), PROMPT, {}, {"seed": 1}, 6, evidence="full")
+    assert "does not repeat itself" in found.evidence.unsteady
+    assert found.verdict != "state_leak"
+    assert found.inconclusive
+
+
+def test_drift_without_any_rung_is_inconclusive():
+    seen = []
+    sides = [{}, {"left_pad": 3}]
+    whole = dx.compare(small(), PROMPT, *sides, 8)
+    found = dx.compare(
+        small(), PROMPT, *sides, 8, progress=lambda name, *rest: seen.append(name), stop=lambda: "A in float64" in seen
+    )
+    assert (whole.verdict, whole.inconclusive) == ("drift_only", False)
+    assert (found.verdict, found.inconclusive) == ("drift_only", True)
+
+
+def test_where_fp64_does_not_fit_fp32_is_the_top_and_says_what_it_cannot_see(monkeypatch):
+    monkeypatch.setattr(ladder, "fits", lambda net, dtype: dtype != torch.float64)
+    sides = [{"dtype": "bfloat16"}, {"dtype": "bfloat16", "left_pad": 3}]
+    found = dx.compare(small(), PROMPT, *sides, 8)
+    assert [rung.dtype for rung in found.evidence.ladder] == ["bfloat16", "float32"]
+    assert found.verdict in BENIGN
+    assert any("1/64" in sentence for sentence in found.judgement.evidence)
+    with faults.mask_dropped(only=sides[1]):
+        assert dx.compare(small(), PROMPT, *sides, 8).verdict == "structural"
+    fine = dx.compare(small(), PROMPT, {"dtype": "float32"}, {"dtype": "float32", "left_pad": 3}, 8)
+    assert len(fine.evidence.ladder) == 1
+    assert "fit" in fine.evidence.missing
