@@ -52,7 +52,7 @@ def timeline(values: NDArray[np.float64], shown: list[str]) -> alt.LayerChart:
     legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolSize=240, symbolStrokeWidth=2, offset=2)
     colour = alt.Color("series:N").scale(domain=domain, range=colours).legend(legend)
     dash = alt.StrokeDash("series:N").scale(domain=domain, range=dashes).legend(legend)
-    x = alt.X("step:Q").scale(nice=False).axis(tickMinStep=1, format="d", grid=False).title("step")
+    x = alt.X("step:Q").scale(nice=False).axis(tickMinStep=1, tickCount=16, format="d", grid=False).title("step")
     series = alt.Chart(alt.NamedData("series"))
     lines = series.mark_line(strokeWidth=1.4, clip=True).encode(x, y, colour, dash)
     ties = (

@@ -24,7 +24,7 @@ export function number(value, digits = 4) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   const text = size >= 1e-4 && size < 1e6 ? String(Number(value.toPrecision(digits))) : scientific(value, Math.min(digits, 3));
-  return text.replace("-", "−");
+  return text.replace(/^-/, "−"); // a minus as wide as a digit; exponents stay as one would type them
 }
 
 function scientific(value, digits) {

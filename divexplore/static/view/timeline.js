@@ -5,18 +5,35 @@ import { element } from "./dom.js";
 import { stepOf } from "./payload.js";
 import { chart, vegaEmbed } from "./vega.js";
 
-/** Rows of the chart's `series`. */
+const POINTS = 600; // more than a screen is wide enough for
+
+/** Steps that share a point of the timeline. */
+export function stepsAPoint(comparison) {
+  return Math.max(1, Math.ceil(Math.max(comparison.a.steps, comparison.b.steps) / POINTS));
+}
+
+/** Rows of the chart's `series`; where steps share a point, the narrowest margin and the largest drift are shown. */
 export function seriesRows(comparison) {
+  const every = stepsAPoint(comparison);
+  const narrower = (value, shown) => value < shown;
+  const larger = (value, shown) => value > shown;
+  return [
+    ...points("margin A", comparison.a.margin, every, narrower),
+    ...points("margin B", comparison.b.margin, every, narrower),
+    ...points("epsilon", comparison.epsilon, every, larger),
+    ...points("noise floor", comparison.floor ?? [], every, larger),
+  ];
+}
+
+function points(series, values, every, better) {
   const rows = [];
-  const add = (series, values) => {
-    values?.forEach((value, step) => {
-      if (Number.isFinite(value)) rows.push({ step, value, series });
-    });
-  };
-  add("margin A", comparison.a.margin);
-  add("margin B", comparison.b.margin);
-  add("epsilon", comparison.epsilon);
-  add("noise floor", comparison.floor);
+  for (let start = 0; start < values.length; start += every) {
+    let shown = null;
+    for (let step = start; step < Math.min(start + every, values.length); step += 1) {
+      if (Number.isFinite(values[step]) && (shown === null || better(values[step], shown.value))) shown = { step, value: values[step], series };
+    }
+    if (shown) rows.push(shown);
+  }
   return rows;
 }
 
@@ -46,7 +63,9 @@ export class Timeline {
       const rows = { series: seriesRows(comparison), marks: markRows(comparison) };
       this.chart = await chart(embed, this.place, comparison.header.charts.timeline, rows, width);
       await this.resize(this.element.clientWidth || width);
+      const every = stepsAPoint(comparison);
       this.note.remove();
+      if (every > 1) this.element.append(element("figcaption.dx-quiet", { text: `each point: narrowest margin and largest epsilon of ${every} steps` }));
     } catch (error) {
       this.note.textContent = `no timeline: ${error.message}`;
     }
