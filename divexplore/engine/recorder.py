@@ -16,6 +16,7 @@ from divexplore.engine.statistics import RowStatistics, computing_dtype, row_sta
 from divexplore.engine.witness import Witness
 from divexplore.environment import snapshot
 from divexplore.trace import FORMAT, Trace, trace_schema
+from divexplore.ulp import spacing
 
 if TYPE_CHECKING:
     from divexplore.models.model import Model, Prompt
@@ -63,7 +64,7 @@ class Recorder:
         dtype = computing_dtype(row, self._parameters)
         if self._dtype is None or torch.finfo(getattr(torch, dtype)).eps < torch.finfo(getattr(torch, self._dtype)).eps:
             self._dtype = dtype  # the finest grid that any row needs
-        statistics = row_statistics(row, TOP_K, dtype)
+        statistics = row_statistics(row, TOP_K)
         if not statistics.valid:
             self._invalid = {
                 "step": len(self._chosen),
@@ -77,10 +78,10 @@ class Recorder:
         self._seconds.append(seconds)
         return statistics
 
-    def take(self, token: int, row: torch.Tensor, tokens: torch.Tensor) -> None:
-        """The token taken after the last row, and those of all rows, shape ``(rows,)``."""
+    def take(self, token: int, row: torch.Tensor, fed: list[int]) -> None:
+        """The token taken after the last row, and what every row of the batch is fed next."""
         self._chosen.append((token, float(row[token])))
-        self._row_tokens.append(tokens.tolist())
+        self._row_tokens.append(fed)
 
     def fail(self, error: Exception) -> None:
         """The run met an error: keep the steps that are whole."""
@@ -110,6 +111,10 @@ class Recorder:
         statistics = self._statistics[:steps]
         ids = [token for token, _ in self._chosen]
         k = min(TOP_K, self._model.vocab_size)
+        top_logits = np.array([s.top_logits for s in statistics], dtype=np.float64).reshape(steps, k)
+        margins = np.array([s.margin for s in statistics], dtype=np.float64)
+        # in the dtype that the trace shows beside them, which may be finer than a single row lets one see
+        units = spacing(np.abs(top_logits[:, :2]).max(axis=1, initial=0.0), self.computing_dtype)
         columns = {
             "step": range(steps),
             "phase": ["prefill" if step == 0 or not self._in_force["use_cache"] else "decode" for step in range(steps)],
@@ -118,18 +123,23 @@ class Recorder:
             "text": [self._model.token_text(token) for token in ids],
             "logit": [logit for _, logit in self._chosen],
             "logprob": [logit - s.logsumexp for (_, logit), s in zip(self._chosen, statistics, strict=True)],
-            "margin": [s.margin for s in statistics],
-            "margin_ulps": [s.margin_ulps for s in statistics],
-            "exact_tie": [s.margin == 0 for s in statistics],
+            "margin": margins,
+            "margin_ulps": margins / units,
+            "exact_tie": margins == 0,
             "entropy": [s.entropy for s in statistics],
             "top_ids": np.array([s.top_ids for s in statistics], dtype=np.int32).reshape(steps, k),
-            "top_logits": np.array([s.top_logits for s in statistics], dtype=np.float64).reshape(steps, k),
+            "top_logits": top_logits,
             "row_hash": [s.hash for s in statistics],
             "seconds": self._seconds[:steps],
         }
         shown = sorted({int(token) for s in statistics for token in s.top_ids} | set(ids))
         texts = {str(token): self._model.token_text(token) for token in shown}
         return Trace(pl.DataFrame(columns, schema=trace_schema(k)), {**self._meta(), "texts": texts})
+
+    @property
+    def computing_dtype(self) -> str:
+        """The dtype of the finest grid that any row needs."""
+        return self._dtype or self._in_force["dtype"]
 
     def _tokens_of(self, row: int) -> list[int]:
         """What a row of the batch was fed; fewer than the steps where the model dropped rows."""
@@ -154,7 +164,7 @@ class Recorder:
             "requested": self._config.to_dict(),
             "effective": {
                 **self._in_force,
-                "computing_dtype": self._dtype or self._in_force["dtype"],
+                "computing_dtype": self.computing_dtype,
                 "batch_size": self._rows,
                 "row": batch.row,
                 "left_pad": batch.left_pad,

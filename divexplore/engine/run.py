@@ -201,7 +201,7 @@ def _decode(
     progress: Progress | None,
     stop: Callable[[], bool] | None,
 ) -> None:
-    ended = torch.zeros(len(batch.prompts), dtype=torch.bool)
+    ended = [False] * len(batch.prompts)
     tokens: torch.Tensor | None = None
     for step in range(max_new_tokens):
         started = time.perf_counter()
@@ -211,16 +211,18 @@ def _decode(
         if statistics is None:
             return  # NaN or infinity: there is no argmax to take
         token = forced[step] if step < len(forced) else int(statistics.top_ids[0])
-        tokens = logits.argmax(-1)
-        if ended.any():
-            tokens[ended.to(tokens.device)] = batch.pad_id
-        if replay is not None or forced:
-            _replay(tokens, batch, step, token, replay)
-        tokens[batch.row] = token
-        recorder.take(token, row, tokens)
+        fed = [token]
+        if len(ended) > 1:
+            best = logits.argmax(-1).tolist()
+            fed = [batch.pad_id if over else other for over, other in zip(ended, best, strict=False)]
+            if replay is not None or forced:
+                _replay(fed, batch, step, token, replay)
+            fed[batch.row] = token
+        recorder.take(token, row, fed)
         if on_row is not None:
             on_row(step, row, token)
-        ended |= torch.isin(tokens.cpu(), torch.tensor(sorted(model.eos_ids), dtype=tokens.dtype))
+        ended = [over or other in model.eos_ids for over, other in zip(ended, fed, strict=False)]
+        tokens = torch.tensor(fed, device=logits.device)
         if progress is not None:
             progress(step + 1, max_new_tokens, recorder.tail())
         if step >= len(forced) and token in model.eos_ids:
@@ -232,13 +234,13 @@ def _decode(
     recorder.finish_reason = "length"
 
 
-def _replay(tokens: torch.Tensor, batch: Batch, step: int, token: int, replay: list[list[int]] | None) -> None:
+def _replay(fed: list[int], batch: Batch, step: int, token: int, replay: list[list[int]] | None) -> None:
     """Give the other rows their recorded tokens; copies follow the observed row."""
-    for index in range(len(tokens)):
+    for index in range(len(fed)):
         if batch.copies:
-            tokens[index] = token
+            fed[index] = token
         elif replay is not None and step < len(replay[index]):
-            tokens[index] = replay[index][step]
+            fed[index] = replay[index][step]
 
 
 def _check_request(model: Model, prompt: Prompt, config: RunConfig, max_new_tokens: int, forced: Sequence[int]) -> None:

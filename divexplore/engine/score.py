@@ -78,7 +78,7 @@ def score(
                 row = rows[len(encoded.ids) - 1 + step]
                 if recorder.see(row, len(batch.prompts), seconds) is None:
                     break
-                recorder.take(token, row, torch.tensor([token] * len(batch.prompts)))
+                recorder.take(token, row, [token] * len(batch.prompts))
                 if on_row is not None:
                     on_row(step, row, token)
     trace = recorder.trace()

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from divexplore.ulp import spacing
-
 __all__ = ["RowStatistics", "computing_dtype", "row_bytes", "row_statistics", "top_k"]
 
 _NARROWER = {
@@ -32,7 +30,6 @@ class RowStatistics:
     logsumexp: float
     entropy: float
     margin: float
-    margin_ulps: float
     hash: bytes
 
     @property
@@ -41,7 +38,7 @@ class RowStatistics:
         return math.isfinite(self.logsumexp)
 
 
-def row_statistics(row: torch.Tensor, k: int, dtype: str) -> RowStatistics:
+def row_statistics(row: torch.Tensor, k: int) -> RowStatistics:
     """Statistics of a raw row.
 
     Parameters
@@ -50,23 +47,19 @@ def row_statistics(row: torch.Tensor, k: int, dtype: str) -> RowStatistics:
         Raw logits on any device, shape ``(vocab,)``.
     k
         Length of the top list; at most the vocabulary.
-    dtype
-        The computing dtype, whose spacing counts the margin.
     """
     row = row.detach().cpu().contiguous()
     digest = hashlib.blake2b(row_bytes(row), digest_size=16).digest()
     ids, logits = top_k(row, min(k, len(row)))
-    wide = row.double()
     largest = float(logits[0])
-    shifted = (wide - largest).exp_()
-    total = float(shifted.sum())
-    logsumexp = largest + math.log(total) if total > 0 else math.nan
-    weighted = shifted * wide if math.isfinite(logsumexp) else shifted
-    # a probability of 0 with a logit of -inf adds nothing: 0 * -inf would be NaN
-    mean = float(torch.nan_to_num(weighted, nan=0.0, neginf=0.0).sum()) / total if total > 0 else math.nan
+    # below -745 exp is 0 in fp64; an id at -inf would add 0 * -inf to the entropy, which is NaN and not nothing
+    shifted = (row.double() - largest).clamp_(min=-745.0)
+    weights = shifted.exp()
+    total = float(weights.sum())
+    log_total = math.log(total) if total > 0 else math.nan
+    entropy = log_total - float(shifted.mul_(weights).sum()) / total
     margin = largest - float(logits[1]) if len(logits) > 1 else math.inf
-    unit = float(spacing(np.abs(logits[:2]).max(), dtype)) if np.isfinite(logits[:2]).all() else math.nan
-    return RowStatistics(ids, logits, logsumexp, max(0.0, logsumexp - mean), margin, margin / unit, digest)
+    return RowStatistics(ids, logits, largest + log_total, max(0.0, entropy), margin, digest)
 
 
 def row_bytes(row: torch.Tensor) -> memoryview:
@@ -77,18 +70,14 @@ def row_bytes(row: torch.Tensor) -> memoryview:
 def top_k(row: torch.Tensor, k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The `k` largest logits in a fixed order: logit descending, id ascending.
 
-    ``torch.topk`` picks arbitrary ids among those tied with the k-th value, so it is asked only for the values: all ids
-    above the k-th value belong to the list, then the lowest ids equal to it.
+    ``torch.topk`` picks arbitrary ids among those tied with the k-th value, so it is asked only for that value; all ids
+    that are not below it are then sorted, in the order of ids where they tie.
     """
-    values, found = torch.topk(row, k)
-    above = found[values > values[-1]]
-    if len(above) < k and not torch.isnan(values[-1]):
-        level = torch.nonzero(row == values[-1])[: k - len(above), 0]
-        found = torch.cat([above, level])
-    ids = found.numpy()
+    lowest = torch.topk(row, k).values[-1]
+    found = torch.nonzero(~(row < lowest))[:, 0]  # so that NaN, which compares with nothing, is not lost
     logits = row[found].double().numpy()
-    order = np.lexsort((ids, -logits))
-    return ids[order].astype(np.int32), logits[order]
+    order = np.argsort(-logits, kind="stable")[:k]
+    return found.numpy()[order].astype(np.int32), logits[order]
 
 
 def computing_dtype(row: torch.Tensor, parameters: torch.dtype) -> str:
