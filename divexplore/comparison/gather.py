@@ -10,7 +10,17 @@ import torch
 from divexplore.comparison.cascade import cascade_of
 from divexplore.comparison.drift import RowDrift, row_drift
 from divexplore.comparison.evidence import Evidence, Flip, Referee, Rung
-from divexplore.comparison.ladder import Pair, TopRung, above, climb, coarser, differing_knobs, structural_part
+from divexplore.comparison.ladder import (
+    Pair,
+    TopRung,
+    above,
+    climb,
+    coarser,
+    differing_knobs,
+    lasting_steps,
+    structural_part,
+)
+from divexplore.comparison.landmarks import landmarks
 from divexplore.engine.rowfile import RowFile
 
 if TYPE_CHECKING:
@@ -58,9 +68,9 @@ def gather(
         if missing is None:
             tops, missing = _climb(pair, rows_a, rows_b, covered, split, fp32_rung, watch)
     cascade = None if split is None else cascade_of(pair.a, pair.b, columns, split, flips)
-    evidence = {"forced": forced, "cascade": cascade}
+    own = _own_rung(pair, epsilons, covered, split)
     if not tops:
-        return Evidence(**evidence, ladder=_own_rung(pair, epsilons, covered, split), missing=missing)
+        return Evidence(forced=forced, cascade=cascade, ladder=own, missing=missing)
     top = tops[-1]
     dtype = coarser(pair.a.dtype, pair.b.dtype)
     if top.vacuous:
@@ -68,16 +78,21 @@ def gather(
         missing = f"what differs ({knobs}) does nothing in {top.dtype}, so that rung shows nothing"
     elif dtype == top.dtype:
         missing = f"the pair computes in {dtype} already, no rung lies above it"
+    structural = structural_part(top, epsilons, dtype, split)
+    notes = [_BLIND] if top.dtype == "float32" and not top.vacuous else []
+    if structural is not None:
+        notes += landmarks(pair, lasting_steps(top, epsilons, dtype)[0])
     return Evidence(
-        **evidence,
+        forced=forced,
+        cascade=cascade,
         floor=_floor(top),
-        ladder=(*_own_rung(pair, epsilons, covered, split), *(_rung(top, split) for top in tops)),
+        ladder=(*own, *(_rung(top, split) for top in tops)),
         referee=_referee(pair, top, split),
-        structural=structural_part(top, epsilons, dtype, split),
+        structural=structural,
         flip_survives=None if top.preferences is None else _survives(top),
         weight_rounding=max(top.own) if "dtype" in differing_knobs(pair.a, pair.b) else None,
         missing=missing,
-        notes=(_BLIND,) if top.dtype == "float32" and not top.vacuous else (),
+        notes=tuple(notes),
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from divexplore.models.model import Model, Prompt
     from divexplore.trace import Trace
 
-__all__ = ["Pair", "TopRung", "climb", "coarser", "differing_knobs", "structural_part"]
+__all__ = ["Pair", "TopRung", "climb", "coarser", "differing_knobs", "lasting_steps", "structural_part"]
 
 _VACUOUS = {
     "float64": {"dtype", "float32_matmul_precision", "mkldnn", "onednn_max_cpu_isa"},
@@ -224,15 +224,22 @@ def structural_part(top: TopRung, pair_epsilon: list[float], pair_dtype: str, sp
     pair_dtype
         The coarser of the pair's dtypes.
     """
-    if top.vacuous or not top.epsilon:
-        return None
+    lasting = lasting_steps(top, pair_epsilon, pair_dtype)
     steps = range(len(top.epsilon))
+    looked_at = {max(steps, key=lambda step: top.epsilon[step])} if steps else set()
+    if split is not None:
+        looked_at.add(split)
+    return max((top.epsilon[step] for step in lasting if step in looked_at), default=None)
+
+
+def lasting_steps(top: TopRung, pair_epsilon: list[float], pair_dtype: str) -> list[int]:
+    """The steps whose epsilon does not vanish on the top rung, as `structural_part` says it; none of a vacuous rung."""
+    if top.vacuous or not top.epsilon:
+        return []
     shrink = 2.0**10 * UNIT_ROUNDOFF[top.dtype] / UNIT_ROUNDOFF[pair_dtype] if pair_dtype != top.dtype else 0.0
-    looked_at = {max(steps, key=lambda step: top.epsilon[step])} | ({split} if split in steps else set())
     bound = shrink * max(pair_epsilon[: len(top.epsilon)])
-    left = [
-        top.epsilon[s]
-        for s in looked_at
-        if not (top.epsilon[s] <= bound or top.epsilon[s] <= 2.0**-40 * top.largest[s])
+    return [
+        step
+        for step, (epsilon, largest) in enumerate(zip(top.epsilon, top.largest, strict=True))
+        if not (epsilon <= bound or epsilon <= 2.0**-40 * largest)
     ]
-    return max(left, default=None)
