@@ -216,6 +216,8 @@ def moments(
     else:
         free = decode(model, prompt, a, step, net=nets[0]) if step else None
         tokens, fillers = ([], None) if free is None else (free.token_ids, free)
+        if free is not None and free.meta["error"]:
+            raise RuntimeError(f"A ended before step {step}: {free.meta['error']}")
         if len(tokens) < step:
             raise Refusal(f"step {step}", f"steps up to {len(tokens)}, where A ends", "Choose an earlier step.")
     return (
