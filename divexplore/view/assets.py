@@ -30,6 +30,8 @@ MODULES = (
 )
 """In the order of their imports: a module comes after those that it imports. The last one exports ``{ render }``."""
 
+STYLES = ("frame.css", "streams.css", "panels.css")
+
 _IMPORT = re.compile(r"^import\s[^;]*?from\s+\"\./[\w./]+\";\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)
 _NAME = re.compile(r"^(?:export )?(?:async )?(?:function\*?|const|let|class) +(\w+)", re.MULTILINE)
@@ -43,8 +45,8 @@ def esm() -> str:
 
 @cache
 def css() -> str:
-    """The one style sheet."""
-    return (FOLDER / "view.css").read_text(encoding="utf-8")
+    """The style sheets as one."""
+    return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
 
 
 @cache

@@ -46,15 +46,8 @@ class Panel {
       on: { input: () => this.change({ prompt: this.prompt.value }), keydown: (event) => this.key(event) },
     });
     this.steps = makeControl({ kind: "number" }, "Steps at most", (value) => this.change({ steps: value }), signal);
-    this.presets = this.select(
-      [
-        ...this.choices.presets.map(({ name, label, reason }) =>
-          element("option", { value: name, text: reason ? `${label}: ${reason}` : label, title: reason, disabled: Boolean(reason) }),
-        ),
-        element("option", { value: OWN, text: "your own" }),
-      ],
-      (value) => this.preset(value),
-    );
+    this.presets = this.select([], (value) => this.preset(value));
+    this.offer();
     this.run = button("Run", { signal, on: { click: () => this.start() } });
     this.run.classList.add("dx-go-run");
     this.run.prepend(icon(PLAY));
@@ -81,6 +74,16 @@ class Panel {
   select(options, changed) {
     const made = element("select.dx-select", { ...OWN_KEYS, signal: this.signal, on: { change: () => changed(made.value) } }, ...options);
     return made;
+  }
+
+  /** The presets, those that cannot differ on this machine greyed with the reason. */
+  offer() {
+    this.choices = this.model.get("choices");
+    const options = this.choices.presets.map(({ name, label, reason }) =>
+      element("option", { value: name, text: reason ? `${label}: ${reason}` : label, title: reason, disabled: Boolean(reason) }),
+    );
+    this.presets.replaceChildren(...options, element("option", { value: OWN, text: "your own" }));
+    this.presets.value = this.request.preset;
   }
 
   /** What holds for both runs and is rarely changed. */
@@ -192,7 +195,7 @@ function sideLine(side, words, others) {
 function render({ model, el, signal }) {
   const panel = new Panel(model, signal);
   el.replaceChildren(panel.element);
-  const listeners = { "change:request": () => panel.paint(), "change:state": () => panel.follow(), "change:editing": () => panel.unfold() };
+  const listeners = { "change:request": () => panel.paint(), "change:state": () => panel.follow(), "change:editing": () => panel.unfold(), "change:choices": () => panel.offer() };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   signal?.addEventListener("abort", () => {
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);

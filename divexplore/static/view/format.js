@@ -23,7 +23,8 @@ export function number(value, digits = 4) {
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  const text = size >= 1e-4 && size < 1e6 ? String(Number(value.toPrecision(digits))) : scientific(value, Math.min(digits, 3));
+  const text =
+    size >= 1e-4 && size < 1e6 ? String(Number(value.toPrecision(digits))) : scientific(value, Math.min(digits, 3));
   return text.replace(/^-/, "−"); // a minus as wide as a digit; exponents stay as one would type them
 }
 
@@ -70,7 +71,9 @@ export function visible(text, spaces) {
       .replaceAll("\r", "␍")
       .replaceAll("\n", "⏎")
       .replaceAll("\t", "→|")
-      .replace(EACH_INVISIBLE, (c) => (c === KEPT ? "\u200D" : `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`));
+      .replace(EACH_INVISIBLE, (c) =>
+        c === KEPT ? "\u200D" : `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
+      );
   }
   if (/^\p{M}/u.test(shown)) shown = `◌${shown}`;
   if (spaces || shown.trim() === "") shown = shown.replace(/\p{Zs}/gu, "␣");

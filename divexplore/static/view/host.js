@@ -1,15 +1,15 @@
 // The outside: requests to Python, the clipboard, downloads.
 
-const PATIENCE = 60_000; // ms; making the chart runtime for the first time takes seconds on a busy machine
+const PATIENCE = 60_000; // ms
 
 /**
  * Ask Python, by a message with an id; the answer carries the same id.
  * @returns {Promise<{content: object, buffers: DataView[]}>}
  */
-export function ask(model, what, details = {}) {
+export function ask(model, what, details = {}, patience = PATIENCE) {
   const id = `${what}-${Date.now()}-${Math.random().toString(36).slice(2)}`;
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => finish(() => reject(new Error(`no answer from the kernel to “${what}”`))), PATIENCE);
+    const timer = setTimeout(() => finish(() => reject(new Error(`no answer from the kernel to “${what}”`))), patience);
     const listen = (content, buffers) => {
       if (content?.answer !== id) return;
       finish(() => (content.error ? reject(new Error(content.error)) : resolve({ content, buffers: buffers ?? [] })));

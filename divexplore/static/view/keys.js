@@ -24,7 +24,14 @@ export function keyEntry(event) {
 
 /** The help as a dialog. */
 export function helpDialog(signal) {
-  const rows = KEYS.map((entry) => element("tr", {}, element("th", { scope: "row" }, element("kbd", { text: entry.shown })), element("td", { text: entry.does })));
+  const rows = KEYS.map((entry) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, element("kbd", { text: entry.shown })),
+      element("td", { text: entry.does }),
+    ),
+  );
   const dialog = element(
     "dialog.dx-help",
     { "aria-label": "Keys", ...OWN_KEYS },

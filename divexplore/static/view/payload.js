@@ -25,7 +25,9 @@ const GAP = -1;
  * @param {DataView|ArrayBuffer|Uint8Array} data
  */
 export function readColumns(header, data) {
-  const bytes = ArrayBuffer.isView(data) ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength) : new Uint8Array(data);
+  const bytes = ArrayBuffer.isView(data)
+    ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+    : new Uint8Array(data);
   // A message may put the block anywhere; arrays of 8-byte numbers need a multiple of 8.
   const aligned = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
   const columns = {};

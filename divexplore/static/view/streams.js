@@ -155,7 +155,8 @@ export class Streams {
     const cell = this.rows.a[this.current];
     const top = cell.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
     if (top < LINE / 2) this.element.scrollTop += top - LINE / 2;
-    else if (top + LINE > this.element.clientHeight) this.element.scrollTop += top + LINE - this.element.clientHeight + 4;
+    else if (top + LINE > this.element.clientHeight)
+      this.element.scrollTop += top + LINE - this.element.clientHeight + 4;
   }
 
   /** Scroll so that the line of the selected column is the second in view, with equal tokens before it. */
@@ -221,7 +222,12 @@ function prompt(comparison) {
   const { text, ids } = comparison.header.prompt;
   const shown = text ?? `${ids.length} token ids`;
   const short = shown.length > 240 ? `…${shown.slice(-240)}` : shown;
-  return element("p.dx-prompt", { dir: "auto" }, element("span.dx-quiet", { text: "prompt " }), element("bdi", { text: short, id: freshId("prompt") }));
+  return element(
+    "p.dx-prompt",
+    { dir: "auto" },
+    element("span.dx-quiet", { text: "prompt " }),
+    element("bdi", { text: short, id: freshId("prompt") }),
+  );
 }
 
 /** A function that measures a text in cells of the monospaced font. */

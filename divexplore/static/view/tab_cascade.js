@@ -15,19 +15,28 @@ class CascadeTab {
     const { comparison } = view;
     const { cascade } = comparison.header;
     const flips = cascade.independent_flips ?? [];
-    this.element = element("div.dx-cascade", {}, element("p.dx-lead", { text: `${cascade.sentence}.` }), rejoins(cascade));
+    this.element = element(
+      "div.dx-cascade",
+      {},
+      element("p.dx-lead", { text: `${cascade.sentence}.` }),
+      rejoins(cascade),
+    );
     if (!flips.length) return;
     const rows = flips.map((flip) => {
       const jump = () => view.select(columnOf(comparison, "a", flip.step), { say: true });
       const step = element("th", { scope: "row" }, button(`step ${flip.step}`, { signal, on: { click: jump } }));
       return element("tr", {}, step, numberCell(number(flip.gap)), numberCell(number(flip.epsilon, 3)));
     });
-    const heads = ["step of A", "gap (logits)", "epsilon (logits)"].map((text) => element("th", { scope: "col", text }));
+    const heads = ["step of A", "gap (logits)", "epsilon (logits)"].map((text) =>
+      element("th", { scope: "col", text }),
+    );
     this.element.append(
       element(
         "table.dx-table",
         {},
-        element("caption", { text: "Independent flips: steps at which B, forced on A's tokens, would choose another token" }),
+        element("caption", {
+          text: "Independent flips: steps at which B, forced on A's tokens, would choose another token",
+        }),
         element("thead", {}, element("tr", {}, ...heads)),
         element("tbody", {}, ...rows),
       ),
@@ -41,5 +50,10 @@ function rejoins(cascade) {
   const found = cascade.rejoins;
   const count = Array.isArray(found) ? found.length : found;
   if (count === null || count === undefined) return null;
-  return element("p.dx-note", { text: count === 0 ? "The streams do not meet again." : `The streams meet again ${count === 1 ? "once" : `${count} times`} (runs of equal tokens after the split).` });
+  return element("p.dx-note", {
+    text:
+      count === 0
+        ? "The streams do not meet again."
+        : `The streams meet again ${count === 1 ? "once" : `${count} times`} (runs of equal tokens after the split).`,
+  });
 }

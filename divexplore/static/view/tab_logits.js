@@ -18,7 +18,12 @@ export function sideFacts(side, step) {
   const lead = list.length > 1 ? list[0].probability - list[1].probability : NaN;
   const rank = list.findIndex((entry) => entry.id === side.token[step]);
   return [
-    ["margin", side.tie[step] ? `exact tie (0 logits, ${dtype})` : `${logits(side.margin[step])} = ${number(side.ulps[step], 3)} ULP (${dtype})`],
+    [
+      "margin",
+      side.tie[step]
+        ? `exact tie (0 logits, ${dtype})`
+        : `${logits(side.margin[step])} = ${number(side.ulps[step], 3)} ULP (${dtype})`,
+    ],
     ["lead in probability", probability(lead)],
     ["entropy", `${number(side.entropy[step], 3)} nats`],
     ["probability of its token", probability(Math.exp(side.logprob[step]))],
@@ -69,17 +74,32 @@ export function barRows(comparison, column) {
     return joinTop(listA, listB)
       .slice(0, FEW)
       .flatMap((row, order) =>
-        ["a", "b"].filter((side) => row[side]).map((side) => ({ label: label("", row.id), order, side: side.toUpperCase(), probability: row[side].probability })),
+        ["a", "b"]
+          .filter((side) => row[side])
+          .map((side) => ({
+            label: label("", row.id),
+            order,
+            side: side.toUpperCase(),
+            probability: row[side].probability,
+          })),
       );
   }
   const half = (name, list) =>
-    list.slice(0, FEW / 2).map((entry, index) => ({ label: label(`${name}: `, entry.id), order: index + (name === "B" ? FEW : 0), side: name, probability: entry.probability }));
+    list
+      .slice(0, FEW / 2)
+      .map((entry, index) => ({
+        label: label(`${name}: `, entry.id),
+        order: index + (name === "B" ? FEW : 0),
+        side: name,
+        probability: entry.probability,
+      }));
   return [...half("A", listA), ...half("B", listB)];
 }
 
 class LogitsTab {
   constructor(view, signal) {
     this.view = view;
+    this.signal = signal;
     this.all = false;
     this.title = element("h3.dx-title");
     this.note = element("p.dx-note");
@@ -88,7 +108,14 @@ class LogitsTab {
     this.bars = element("div.dx-bars");
     this.more = button("all recorded tokens", { "aria-pressed": "false", signal, on: { click: () => this.toggle() } });
     const tables = element("div.dx-top-part", {}, this.table, this.more);
-    this.element = element("div.dx-logits", {}, this.title, this.note, this.cards, element("div.dx-split-pane", {}, tables, this.bars));
+    this.element = element(
+      "div.dx-logits",
+      {},
+      this.title,
+      this.note,
+      this.cards,
+      element("div.dx-split-pane", {}, tables, this.bars),
+    );
   }
 
   toggle() {
@@ -101,7 +128,11 @@ class LogitsTab {
     try {
       const embed = await vegaEmbed(this.view.model);
       const { comparison } = this.view;
-      this.chart = await chart(embed, this.bars, comparison.header.charts.top, { top: barRows(comparison, this.column) });
+      this.chart = await chart(embed, this.bars, {
+        spec: comparison.header.charts.top,
+        rows: { top: barRows(comparison, this.column) },
+        signal: this.signal,
+      });
     } catch {
       this.bars.remove(); // the table says the same; the timeline's note tells why
     }
@@ -114,7 +145,9 @@ class LogitsTab {
     const b = stepOf(comparison, "b", column);
     const same = samePrefix(comparison, column);
     this.title.replaceChildren(...titleParts(comparison, column, a, b));
-    this.note.textContent = same ? "" : "After the split the two runs have other prefixes: their numbers stand side by side, but are not comparable.";
+    this.note.textContent = same
+      ? ""
+      : "After the split the two runs have other prefixes: their numbers stand side by side, but are not comparable.";
     this.note.hidden = same;
     this.cards.replaceChildren(card("A", comparison.a, a), card("B", comparison.b, b), ...between(comparison, column));
     const k = Math.max(comparison.a.k, comparison.b.k);
@@ -124,7 +157,7 @@ class LogitsTab {
 
   feed() {
     if (!this.chart || this.column === undefined) return;
-    this.chart.view.data("top", barRows(this.view.comparison, this.column)).runAsync();
+    this.chart.data("top", barRows(this.view.comparison, this.column)).runAsync();
   }
 
   /** One row a token: both sides' rank, logit and probability. */
@@ -134,7 +167,9 @@ class LogitsTab {
     const shown = this.all ? rows : rows.slice(0, FEW);
     this.more.hidden = rows.length <= FEW;
     const body = shown.map((row) => {
-      const chosen = [comparison.a.token[a] === row.id ? "A" : "", comparison.b.token[b] === row.id ? "B" : ""].filter(Boolean);
+      const chosen = [comparison.a.token[a] === row.id ? "A" : "", comparison.b.token[b] === row.id ? "B" : ""].filter(
+        Boolean,
+      );
       const difference = row.a && row.b ? row.b.logit - row.a.logit : null;
       return element(
         `tr${chosen.length ? ".dx-chosen" : ""}`,
@@ -146,7 +181,11 @@ class LogitsTab {
       );
     });
     const heads = ["rank A", "logit A", "p A", "rank B", "logit B", "p B", "B − A"];
-    return [caption(`Top ${k} of both sides, one row a token; logits raw`), headRow(["token", ...heads]), element("tbody", {}, ...body)];
+    return [
+      caption(`Top ${k} of both sides, one row a token; logits raw`),
+      headRow(["token", ...heads]),
+      element("tbody", {}, ...body),
+    ];
   }
 
   /** Two lists that only share the page. */
@@ -157,10 +196,20 @@ class LogitsTab {
     const length = Math.max(listA.length, listB.length);
     this.more.hidden = length <= FEW;
     const body = Array.from({ length: this.all ? length : Math.min(length, FEW) }, (_, rank) =>
-      element("tr", {}, element("th.dx-number", { scope: "row", text: String(rank + 1) }), ...listCells(comparison, "a", listA[rank]), ...listCells(comparison, "b", listB[rank])),
+      element(
+        "tr",
+        {},
+        element("th.dx-number", { scope: "row", text: String(rank + 1) }),
+        ...listCells(comparison, "a", listA[rank]),
+        ...listCells(comparison, "b", listB[rank]),
+      ),
     );
     const heads = ["rank", "token A", "logit A", "p A", "token B", "logit B", "p B"];
-    return [caption(`Top ${k} of each side on its own prefix; logits raw`), headRow(heads), element("tbody", {}, ...body)];
+    return [
+      caption(`Top ${k} of each side on its own prefix; logits raw`),
+      headRow(heads),
+      element("tbody", {}, ...body),
+    ];
   }
 }
 
@@ -168,10 +217,21 @@ function titleParts(comparison, column, a, b) {
   const where = a === b ? `step ${a}` : `step ${a ?? "—"} of A, step ${b ?? "—"} of B`;
   const place = column === comparison.split ? " · the split" : column === comparison.drift ? " · first drift" : "";
   const parts = [`${where}${place}`];
-  for (const [name, side, step] of [["A", comparison.a, a], ["B", comparison.b, b]]) {
+  for (const [name, side, step] of [
+    ["A", comparison.a, a],
+    ["B", comparison.b, b],
+  ]) {
     const text = step === null ? "no token here" : comparison.text(side.token[step]);
     const raw = step === null ? null : comparison.bytes(side.token[step]);
-    parts.push(element(`span.dx-said.dx-ink-${name.toLowerCase()}`, {}, `${name} `, step === null ? text : token(visible(text, true)), raw ? ` (bytes ${raw})` : ""));
+    parts.push(
+      element(
+        `span.dx-said.dx-ink-${name.toLowerCase()}`,
+        {},
+        `${name} `,
+        step === null ? text : token(visible(text, true)),
+        raw ? ` (bytes ${raw})` : "",
+      ),
+    );
   }
   return parts;
 }
@@ -187,7 +247,9 @@ function between(comparison, column) {
 }
 
 function factCard(title, facts, extra) {
-  const pairs = facts.map(([label, value]) => element("div.dx-fact", {}, element("dt", { text: label }), element("dd", { text: value })));
+  const pairs = facts.map(([label, value]) =>
+    element("div.dx-fact", {}, element("dt", { text: label }), element("dd", { text: value })),
+  );
   return element(`section.dx-card${extra}`, {}, element("h4", { text: title }), element("dl", {}, ...pairs));
 }
 
@@ -200,19 +262,29 @@ function headRow(words) {
 }
 
 function tokenHead(comparison, id, chosen) {
-  const tags = chosen.map((side) => element(`span.dx-tag.dx-tag-${side.toLowerCase()}`, { text: side, title: `taken by ${side}` }));
+  const tags = chosen.map((side) =>
+    element(`span.dx-tag.dx-tag-${side.toLowerCase()}`, { text: side, title: `taken by ${side}` }),
+  );
   return element("th", { scope: "row", title: `id ${id}` }, token(visible(comparison.text(id), true)), ...tags);
 }
 
 function sideCells(entry, side, k) {
   if (!entry) return [element("td.dx-below", { colspan: 3, text: BELOW, title: `not among the ${k} recorded` })];
-  return [numberCell(String(entry.rank + 1)), numberCell(logit(entry.logit, side.facts.dtype)), numberCell(probability(entry.probability))];
+  return [
+    numberCell(String(entry.rank + 1)),
+    numberCell(logit(entry.logit, side.facts.dtype)),
+    numberCell(probability(entry.probability)),
+  ];
 }
 
 function listCells(comparison, name, entry) {
   if (!entry) return [element("td", { colspan: 3 })];
   const cell = element("td", { title: `id ${entry.id}` }, token(visible(comparison.text(entry.id), true)));
-  return [cell, numberCell(logit(entry.logit, comparison[name].facts.dtype)), numberCell(probability(entry.probability))];
+  return [
+    cell,
+    numberCell(logit(entry.logit, comparison[name].facts.dtype)),
+    numberCell(probability(entry.probability)),
+  ];
 }
 
 function signed(value) {

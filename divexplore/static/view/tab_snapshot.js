@@ -20,13 +20,18 @@ class SnapshotTab {
     this.element = element(
       "div.dx-snapshot",
       {},
-      element("p.dx-lead", { text: `${header.model.name} · prompt of ${header.prompt.ids.length} tokens · A ended by ${a.facts.finish_reason} after ${a.steps} steps, B by ${b.facts.finish_reason} after ${b.steps}` }),
+      element("p.dx-lead", {
+        text: `${header.model.name} · prompt of ${header.prompt.ids.length} tokens · A ended by ${a.facts.finish_reason} after ${a.steps} steps, B by ${b.facts.finish_reason} after ${b.steps}`,
+      }),
       ...warnings(a, b),
       table("Configuration that ran", configuration(a.facts, b.facts)),
       element(
         "details",
         { open: differing > 0 },
-        element("summary", { text: `Environment: ${differing ? `${differing} differ` : "the same on both sides"}`, ...OWN_KEYS }),
+        element("summary", {
+          text: `Environment: ${differing ? `${differing} differ` : "the same on both sides"}`,
+          ...OWN_KEYS,
+        }),
         table("Versions, processor, start variables", environment),
       ),
     );
@@ -36,7 +41,11 @@ class SnapshotTab {
 }
 
 function configuration(a, b) {
-  return pairs(a.effective, b.effective).map((row) => ({ ...row, a: withRequest(row.a, a.requested[row.name]), b: withRequest(row.b, b.requested[row.name]) }));
+  return pairs(a.effective, b.effective).map((row) => ({
+    ...row,
+    a: withRequest(row.a, a.requested[row.name]),
+    b: withRequest(row.b, b.requested[row.name]),
+  }));
 }
 
 /** What ran, and what was asked for where that is something else. */
@@ -45,16 +54,31 @@ function withRequest(ran, asked) {
 }
 
 function warnings(a, b) {
-  const lines = [["A", a], ["B", b]].flatMap(([name, side]) => side.facts.warnings.map((text) => element("li", { text: `${name}: ${text}` })));
+  const lines = [
+    ["A", a],
+    ["B", b],
+  ].flatMap(([name, side]) => side.facts.warnings.map((text) => element("li", { text: `${name}: ${text}` })));
   return lines.length ? [element("ul.dx-warnings", {}, ...lines)] : [];
 }
 
 function table(title, rows) {
   const heads = ["", "A", "B"].map((text) => (text ? element("th", { scope: "col", text }) : element("td")));
   const body = rows.map((row) =>
-    element(`tr${row.differs ? ".dx-bright" : ""}`, {}, element("th", { scope: "row", text: row.name.replaceAll("_", " ") }), value(row.a), value(row.b)),
+    element(
+      `tr${row.differs ? ".dx-bright" : ""}`,
+      {},
+      element("th", { scope: "row", text: row.name.replaceAll("_", " ") }),
+      value(row.a),
+      value(row.b),
+    ),
   );
-  return element("table.dx-table.dx-facts", {}, element("caption", { text: title }), element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...body));
+  return element(
+    "table.dx-table.dx-facts",
+    {},
+    element("caption", { text: title }),
+    element("thead", {}, element("tr", {}, ...heads)),
+    element("tbody", {}, ...body),
+  );
 }
 
 function value(text) {

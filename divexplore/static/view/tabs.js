@@ -21,7 +21,13 @@ export class Tabs {
 
   add(definition) {
     const ids = { tab: freshId("tab"), panel: freshId("panel") };
-    const head = button(definition.name, { id: ids.tab, role: "tab", "aria-controls": ids.panel, signal: this.signal, on: { click: () => this.open(tab) } });
+    const head = button(definition.name, {
+      id: ids.tab,
+      role: "tab",
+      "aria-controls": ids.panel,
+      signal: this.signal,
+      on: { click: () => this.open(tab) },
+    });
     const panel = element("div.dx-panel", { id: ids.panel, role: "tabpanel", "aria-labelledby": ids.tab });
     const tab = { definition, head, panel, content: null };
     this.list.append(head);

@@ -30,7 +30,8 @@ function points(series, values, every, better) {
   for (let start = 0; start < values.length; start += every) {
     let shown = null;
     for (let step = start; step < Math.min(start + every, values.length); step += 1) {
-      if (Number.isFinite(values[step]) && (shown === null || better(values[step], shown.value))) shown = { step, value: values[step], series };
+      if (Number.isFinite(values[step]) && (shown === null || better(values[step], shown.value)))
+        shown = { step, value: values[step], series };
     }
     if (shown) rows.push(shown);
   }
@@ -42,17 +43,26 @@ export function markRows(comparison) {
   const { header } = comparison;
   const rows = [];
   if (header.first_divergence !== null) rows.push({ step: header.first_divergence, label: "split" });
-  if (header.first_drift !== null && header.first_drift !== header.first_divergence) rows.push({ step: header.first_drift, label: "first drift" });
+  if (header.first_drift !== null && header.first_drift !== header.first_divergence)
+    rows.push({ step: header.first_drift, label: "first drift" });
   return rows;
 }
 
 export class Timeline {
   constructor(view, signal) {
     this.view = view;
+    this.signal = signal;
     this.cursors = { a: element("div.dx-cursor.dx-cursor-a"), b: element("div.dx-cursor.dx-cursor-b") };
     this.place = element("div.dx-chart");
     this.note = element("p.dx-quiet.dx-chart-note", { text: "drawing the timeline …" });
-    this.element = element("figure.dx-timeline", { "aria-label": "Margin of both runs and epsilon by step" }, this.place, this.cursors.a, this.cursors.b, this.note);
+    this.element = element(
+      "figure.dx-timeline",
+      { "aria-label": "Margin of both runs and epsilon by step" },
+      this.place,
+      this.cursors.a,
+      this.cursors.b,
+      this.note,
+    );
     this.element.addEventListener("click", (event) => this.clicked(event), { signal });
   }
 
@@ -61,11 +71,21 @@ export class Timeline {
       const embed = await vegaEmbed(this.view.model);
       const { comparison } = this.view;
       const rows = { series: seriesRows(comparison), marks: markRows(comparison) };
-      this.chart = await chart(embed, this.place, comparison.header.charts.timeline, rows, width);
+      this.chart = await chart(embed, this.place, {
+        spec: comparison.header.charts.timeline,
+        rows,
+        width,
+        signal: this.signal,
+      });
       await this.resize(this.element.clientWidth || width);
       const every = stepsAPoint(comparison);
       this.note.remove();
-      if (every > 1) this.element.append(element("figcaption.dx-quiet", { text: `each point: narrowest margin and largest epsilon of ${every} steps` }));
+      if (every > 1)
+        this.element.append(
+          element("figcaption.dx-quiet", {
+            text: `each point: narrowest margin and largest epsilon of ${every} steps`,
+          }),
+        );
     } catch (error) {
       this.note.textContent = `no timeline: ${error.message}`;
     }
@@ -74,9 +94,9 @@ export class Timeline {
   /** Fit the plot into the width at hand: the chart's own parts beside it stay as they are. */
   async resize(width) {
     if (!this.chart || !width) return;
-    const beside = this.place.querySelector("svg").clientWidth - this.chart.view.width();
-    this.chart.view.width(Math.max(120, width - Math.max(beside, 58) - 4));
-    await this.chart.view.runAsync();
+    const beside = this.place.querySelector("svg").clientWidth - this.chart.width();
+    this.chart.width(Math.max(120, width - Math.max(beside, 58) - 4));
+    await this.chart.runAsync();
     this.show(this.column);
   }
 
@@ -84,21 +104,21 @@ export class Timeline {
     this.column = column;
     if (!this.chart || column === undefined) return;
     const { left, top } = this.origin();
-    const scale = this.chart.view.scale("x");
+    const scale = this.chart.scale("x");
     for (const side of ["a", "b"]) {
       const step = stepOf(this.view.comparison, side, column);
       const cursor = this.cursors[side];
       cursor.hidden = step === null;
       if (step === null) continue;
       cursor.style.transform = `translate(${left + scale(step) + this.place.offsetLeft}px, ${top + this.place.offsetTop}px)`;
-      cursor.style.height = `${this.chart.view.height()}px`;
+      cursor.style.height = `${this.chart.height()}px`;
     }
   }
 
   /** Where the plot begins in the picture. */
   origin() {
-    const [x, y] = this.chart.view.origin();
-    const padding = this.chart.view.padding();
+    const [x, y] = this.chart.origin();
+    const padding = this.chart.padding();
     return { left: x + padding.left, top: y + padding.top };
   }
 
@@ -106,8 +126,8 @@ export class Timeline {
     if (!this.chart) return;
     const { left } = this.origin();
     const x = event.clientX - this.place.getBoundingClientRect().left - left;
-    const within = Math.min(Math.max(x, 0), this.chart.view.width());
-    const step = Math.round(this.chart.view.scale("x").invert(within));
+    const within = Math.min(Math.max(x, 0), this.chart.width());
+    const step = Math.round(this.chart.scale("x").invert(within));
     const side = step < this.view.comparison.a.steps ? "a" : "b";
     this.view.select(columnOf(this.view.comparison, side, step), { say: true });
   }

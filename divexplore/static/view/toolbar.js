@@ -20,10 +20,21 @@ export class Toolbar {
     this.view = view;
     this.legend = element("span.dx-legend");
     const id = freshId("colour");
-    const choose = element("select.dx-select", { id, ...OWN_KEYS, signal, on: { change: () => this.colour(choose.value) } }, ...MODES.map(([value, text]) => element("option", { value, text })));
-    const spaces = button("␣", { "aria-label": "Show blanks", "aria-pressed": "false", title: "show blanks as ␣", signal, on: { click: () => this.spaces(spaces) } });
+    const choose = element(
+      "select.dx-select",
+      { id, ...OWN_KEYS, signal, on: { change: () => this.colour(choose.value) } },
+      ...MODES.map(([value, text]) => element("option", { value, text })),
+    );
+    const spaces = button("␣", {
+      "aria-label": "Show blanks",
+      "aria-pressed": "false",
+      title: "show blanks as ␣",
+      signal,
+      on: { click: () => this.spaces(spaces) },
+    });
     const { comparison } = view;
-    const go = (content, name, act, off = false) => button("", { "aria-label": name, title: name, disabled: off, signal, on: { click: act } }, ...content);
+    const go = (content, name, act, off = false) =>
+      button("", { "aria-label": name, title: name, disabled: off, signal, on: { click: act } }, ...content);
     this.element = element(
       "div.dx-toolbar",
       {},
@@ -63,6 +74,8 @@ export class Toolbar {
 }
 
 function scale(letter, low, high) {
-  const steps = [1, 3, 5, 7, LEVELS].map((strength) => element(`span.dx-swatch.dx-${letter}${strength}`, { "aria-hidden": "true" }));
+  const steps = [1, 3, 5, 7, LEVELS].map((strength) =>
+    element(`span.dx-swatch.dx-${letter}${strength}`, { "aria-hidden": "true" }),
+  );
   return element("span.dx-scale", {}, low, ...steps, high);
 }

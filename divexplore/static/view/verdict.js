@@ -66,7 +66,11 @@ function ladderTable(ladder) {
     "table.dx-table",
     {},
     element("caption", { text: "Precision ladder: the same tokens in the same shapes, computed more precisely" }),
-    element("thead", {}, element("tr", {}, ...head.map((text) => (text ? element("th", { scope: "col", text }) : element("td"))))),
+    element(
+      "thead",
+      {},
+      element("tr", {}, ...head.map((text) => (text ? element("th", { scope: "col", text }) : element("td")))),
+    ),
     element(
       "tbody",
       {},

@@ -40,9 +40,16 @@ class View {
   actions() {
     this.status = element("span.dx-status", { role: "status" });
     const { signal } = this;
-    const report = button("Copy report", { signal, on: { click: () => this.copy(this.comparison.header.report, "The report") } });
+    const report = button("Copy report", {
+      signal,
+      on: { click: () => this.copy(this.comparison.header.report, "The report") },
+    });
     const code = button("Copy as code", { signal, on: { click: () => this.copy(this.code(), "The code") } });
-    this.save = button("Export HTML", { hidden: !this.model.get("live"), signal, on: { click: () => this.exportPage() } });
+    this.save = button("Export HTML", {
+      hidden: !this.model.get("live"),
+      signal,
+      on: { click: () => this.exportPage() },
+    });
     return element("div.dx-actions", {}, this.status, report, code, this.save);
   }
 
@@ -158,9 +165,21 @@ function sides(comparison) {
     const other = comparison[name === "a" ? "b" : "a"].facts.label.split(" · ");
     const parts = words.map((word) => element(other.includes(word) ? "span.dx-quiet" : "b", { text: word }));
     const state = facts.partial ? [element("span.dx-tag", { text: "partial" })] : [];
-    return element(`span.dx-side.dx-ink-${name}`, {}, element("b.dx-letter", { text: name.toUpperCase() }), ...parts, ...state);
+    return element(
+      `span.dx-side.dx-ink-${name}`,
+      {},
+      element("b.dx-letter", { text: name.toUpperCase() }),
+      ...parts,
+      ...state,
+    );
   };
-  return element("div.dx-sides", {}, line("a"), line("b"), element("span.dx-quiet", { text: comparison.header.model.name }));
+  return element(
+    "div.dx-sides",
+    {},
+    line("a"),
+    line("b"),
+    element("span.dx-quiet", { text: comparison.header.model.name }),
+  );
 }
 
 function render({ model, el, signal }) {

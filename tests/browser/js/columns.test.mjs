@@ -1,7 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cells, columnOf, difference, driftLevel, epsilonRange, kinds, LEVELS, marginLevel, shade } from "../../../divexplore/static/view/columns.js";
+import {
+  cells,
+  columnOf,
+  difference,
+  driftLevel,
+  epsilonRange,
+  kinds,
+  LEVELS,
+  marginLevel,
+  shade,
+} from "../../../divexplore/static/view/columns.js";
 
 // Steps 0 and 1 agree, column 2 is the split, 3 and 4 are gaps, 5 agrees again.
 const comparison = {
@@ -10,8 +20,16 @@ const comparison = {
   stepA: Int32Array.of(0, 1, 2, -1, 3, 4),
   stepB: Int32Array.of(0, 1, 2, 3, -1, 4),
   epsilon: Float32Array.of(0, 0.25, 0.5, NaN, NaN),
-  a: { token: Int32Array.of(7, 8, 9, 5, 6), margin: Float32Array.of(1, 1, 0, 0, 9), logprob: Float32Array.of(0, -1, -1, -1, -1) },
-  b: { token: Int32Array.of(7, 8, 1, 2, 6), margin: Float32Array.of(1, 1, 0, 0, 9), logprob: Float32Array.of(0, -1, -1, -1, -1) },
+  a: {
+    token: Int32Array.of(7, 8, 9, 5, 6),
+    margin: Float32Array.of(1, 1, 0, 0, 9),
+    logprob: Float32Array.of(0, -1, -1, -1, -1),
+  },
+  b: {
+    token: Int32Array.of(7, 8, 1, 2, 6),
+    margin: Float32Array.of(1, 1, 0, 0, 9),
+    logprob: Float32Array.of(0, -1, -1, -1, -1),
+  },
 };
 
 test("a column is equal, differs, or is a gap on one side", () => {
@@ -40,7 +58,10 @@ test("a larger drift is never paler, none has no colour", () => {
   assert.equal(driftLevel(NaN, range), 0);
   assert.equal(driftLevel(0.5, range), LEVELS);
   const levels = [0.25, 0.3, 0.4, 0.5].map((value) => driftLevel(value, range));
-  assert.deepEqual([...levels].sort((x, y) => x - y), levels);
+  assert.deepEqual(
+    [...levels].sort((x, y) => x - y),
+    levels,
+  );
   assert.ok(levels[0] > 0);
 });
 
@@ -61,8 +82,20 @@ test("drift colours end at the split, margins begin after it, gaps have no colou
 });
 
 test("a cell is at least one character wide and at most twenty-four", () => {
-  assert.equal(cells(" her", () => 0), 4);
-  assert.equal(cells("a".repeat(60), () => 0), 24);
-  assert.equal(cells("漢", () => 1.7), 2);
-  assert.equal(cells("\u0301", () => 0), 1);
+  assert.equal(
+    cells(" her", () => 0),
+    4,
+  );
+  assert.equal(
+    cells("a".repeat(60), () => 0),
+    24,
+  );
+  assert.equal(
+    cells("漢", () => 1.7),
+    2,
+  );
+  assert.equal(
+    cells("\u0301", () => 0),
+    1,
+  );
 });

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { joinTop, readColumns, readComparison, samePrefix, stepOf, topList } from "../../../divexplore/static/view/payload.js";
+import {
+  joinTop,
+  readColumns,
+  readComparison,
+  samePrefix,
+  stepOf,
+  topList,
+} from "../../../divexplore/static/view/payload.js";
 import { payload } from "./fixture.mjs";
 
 const { header, bytes, sample } = payload();
@@ -31,7 +38,10 @@ test("probabilities of a top list stay below 1 in sum, and the taken token's is 
 test("two lists join by id, and an id that one side lacks has null there", () => {
   const entry = (id, rank) => ({ id, rank, logit: -rank, probability: 0 });
   const rows = joinTop([entry(5, 0), entry(6, 1)], [entry(6, 0), entry(7, 1)]);
-  assert.deepEqual(rows.map((row) => row.id), [5, 6, 7]);
+  assert.deepEqual(
+    rows.map((row) => row.id),
+    [5, 6, 7],
+  );
   assert.equal(rows[0].b, null);
   assert.equal(rows[2].a, null);
   assert.equal(rows[1].a.rank, 1);

@@ -6,7 +6,13 @@ import { markRows, seriesRows, stepsAPoint } from "../../../divexplore/static/vi
 function comparison(steps) {
   const margin = Float32Array.from({ length: steps }, (_, step) => (step === 1234 ? 0 : 1 + (step % 7)));
   const epsilon = Float32Array.from({ length: steps }, (_, step) => (step === 777 ? 0.5 : step < 2000 ? 0.1 : NaN));
-  return { a: { steps, margin }, b: { steps, margin }, epsilon, floor: null, header: { first_drift: 3, first_divergence: 3 } };
+  return {
+    a: { steps, margin },
+    b: { steps, margin },
+    epsilon,
+    floor: null,
+    header: { first_drift: 3, first_divergence: 3 },
+  };
 }
 
 test("a short run has a point a step", () => {
@@ -23,5 +29,8 @@ test("where steps share a point, no tie and no peak is lost, and unknown steps h
 });
 
 test("a drift that begins at the split has one mark", () => {
-  assert.deepEqual(markRows(comparison(10)).map((row) => row.label), ["split"]);
+  assert.deepEqual(
+    markRows(comparison(10)).map((row) => row.label),
+    ["split"],
+  );
 });
