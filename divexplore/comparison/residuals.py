@@ -82,8 +82,9 @@ def lens(moment: Moment) -> list[torch.Tensor]:
     rows: list[torch.Tensor] = []
 
     def read(layer: int, hidden: torch.Tensor) -> None:
-        last = hidden[:, -1:]
-        logits = stack.head(last if stack.norm is None else stack.norm(last))
+        # all columns through the norm, as in the run: one column alone may come out with other bits
+        normed = hidden if stack.norm is None else stack.norm(hidden)
+        logits = stack.head(normed[:, -1:])
         rows.append(logits[moment.batch.row, -1].clone())
 
     with _hooked(stack, read):
