@@ -115,6 +115,9 @@ class Evidence:
     state_leak, noncausal, unsteady
         What the probes on demand found, as sentences; ``None`` where nothing was found or asked. `unsteady`: A does not
         repeat itself, so that nothing measured against it is certain.
+    routed
+        Whether the model sends tokens to experts: rounding that moves a router moves logits by orders of magnitude more,
+        so that the size of a side's rounding says nothing about its kernels.
     """
 
     forced: pl.DataFrame
@@ -130,6 +133,7 @@ class Evidence:
     state_leak: str | None = None
     noncausal: str | None = None
     unsteady: str | None = None
+    routed: bool = False
 
     def floor_at(self, step: int | None) -> float | None:
         """The noise floor of a step, logits; ``None`` where it was not covered."""
@@ -159,6 +163,7 @@ class Evidence:
                     "state_leak",
                     "noncausal",
                     "unsteady",
+                    "routed",
                 )
             },
             "notes": list(self.notes),

@@ -93,6 +93,7 @@ def gather(
         weight_rounding=max(top.own) if "dtype" in differing_knobs(pair.a, pair.b) else None,
         missing=missing,
         notes=tuple(notes),
+        routed=_routed(pair),
     )
 
 
@@ -180,6 +181,12 @@ def _floor(top: TopRung) -> pl.DataFrame:
         {"step": range(len(floor)), "e_a": top.e_a, "e_b": top.e_b, "floor": floor, "top": top.own},
         schema={"step": pl.Int32, **dict.fromkeys(("e_a", "e_b", "floor", "top"), pl.Float64)},
     )
+
+
+def _routed(pair: Pair) -> bool:
+    config = pair.model.config.get_text_config(decoder=True)
+    names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    return any((getattr(config, name, None) or 0) > 1 for name in names)
 
 
 def _survives(top: TopRung) -> bool:

@@ -29,7 +29,8 @@ def generated(model, prompt, steps, **options):
 
 def taken(model, prompt, tokens):
     """A trace of tokens that somebody else chose: the raw rows of the same prefix."""
-    return dx.force(model, prompt, None, tokens)
+    trace = dx.force(model, prompt, None, tokens)
+    return dx.Trace(trace.table, trace.meta | {"forced": 0})
 
 
 def assert_policy(found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from tiny_models import tiny
 
 import divexplore as dx
 from divexplore.comparison import ladder
+from divexplore.comparison.verdict import judge
 from divexplore.models import load_model
 from divexplore.testing import faults
 
@@ -170,7 +172,6 @@ def test_a_fork_is_a_trace_that_can_be_compared():
     against = dx.compare_traces(found.b, branch)
     assert against.first_divergence == 3
     assert against.first_drift is None, "the overruled row is the same row"
-    assert against.verdict == "policy"
     longer = found.fork("a", 0, other, 4)
     assert len(longer) == 4
 
@@ -243,3 +244,19 @@ def test_where_fp64_does_not_fit_fp32_is_the_top_and_says_what_it_cannot_see(mon
     fine = dx.compare(small(), PROMPT, {"dtype": "float32"}, {"dtype": "float32", "left_pad": 3}, 8)
     assert len(fine.evidence.ladder) == 1
     assert "fit" in fine.evidence.missing
+
+
+def test_a_side_that_rounds_far_worse_than_its_dtype_is_inconclusive_unless_a_router_explains_it():
+    """Rounding that moves a router counts a hundredfold where it happens: its size says nothing about a kernel."""
+    model, _, _ = nearly_tied(1)
+    found = dx.compare(model, PROMPT, {"dtype": "bfloat16"}, {"dtype": "bfloat16", "left_pad": 3}, 24)
+    assert found.split is not None
+    floor = found.evidence.floor
+    uneven = dataclasses.replace(found.evidence, floor=floor.with_columns(e_a=floor["e_b"] * 5 + 1e-3))
+    routed = dataclasses.replace(uneven, routed=True)
+    for given, inconclusive in ((found.evidence, False), (uneven, True), (routed, False)):
+        judgement = judge(found.a, found.b, found.steps, found.split, given)
+        assert (judgement.verdict, judgement.inconclusive) == ("near_tie", inconclusive)
+    assert not found.evidence.routed
+    mixture = dx.compare(small("mixtral"), PROMPT, {}, {"seed": 1}, 4)
+    assert mixture.evidence.routed
