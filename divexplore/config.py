@@ -170,7 +170,7 @@ class RunConfig:
             if isinstance(entry, str):
                 entries.append(entry)
             elif isinstance(entry, Sequence) and all(isinstance(i, int) and i >= 0 for i in entry):
-                entries.append(tuple(entry))
+                entries.append(tuple(int(i) for i in entry))
             else:
                 raise Refusal(f"fill entry {entry!r}", "a text or a list of token ids", "Replace that entry.")
             if not len(entries[-1]):

@@ -69,7 +69,8 @@ class Trace:
         A polars frame, one row a generated token; columns as in `trace_schema`.
     meta
         Plain JSON values: ``format``, ``model``, ``prompt`` (``text``, ``ids``, ``chat``), ``requested``,
-        ``effective``, ``rows`` (of the whole batch: ``prompt_ids``, ``pads``, ``token_ids``), ``finish_reason``
+        ``effective``, ``rows`` (of the whole batch: ``prompt_ids``, ``pads``, ``token_ids``), ``forced`` (how many of the
+        first tokens were given, not chosen), ``finish_reason``
         (``length``, ``eos``, ``stopped``, ``invalid``, ``error``), ``partial``, ``error``, ``invalid``, ``warnings``,
         ``snapshot``, ``texts`` (display text of every id in the table, by id as a string).
     """
@@ -150,7 +151,7 @@ class Trace:
 
     def _matrix(self, name: str) -> Any:
         column = self.table[name]
-        return column.to_numpy().reshape(len(column), column.dtype.size)  # not -1: a run may have no step
+        return column.to_numpy().reshape(len(column), _width(column))  # not -1: a run may have no step
 
     def save(self, path: str | Path) -> Path:
         """Write one Parquet file with the facts inside; returns its path."""
@@ -196,10 +197,15 @@ class Trace:
         missing = [name for name in _FACTS if name not in meta]
         if missing:
             raise FormatError(f"{path.name} lacks {', '.join(missing)}", ", ".join(_FACTS), "Record it again.")
-        expected = trace_schema(table["top_ids"].dtype.size if "top_ids" in table.columns else 1)
+        expected = trace_schema(_width(table["top_ids"]) if "top_ids" in table.columns else 1)
         if dict(table.schema) != expected:
             raise FormatError(f"{path.name} has other columns than a trace", ", ".join(expected), "Record it again.")
         return cls(table, meta)
+
+
+def _width(column: pl.Series) -> int:
+    """Entries of each list in a column of lists of one length; 1 for any other column."""
+    return int(getattr(column.dtype, "size", 1))
 
 
 def describe(effective: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from divexplore.comparison.comparison import Comparison, Split
 from divexplore.comparison.drift import epsilon
 from divexplore.comparison.extras import add_extras
 from divexplore.comparison.gather import gather
+from divexplore.comparison.guards import guards, observe
 from divexplore.comparison.ladder import Pair
 from divexplore.comparison.margins import logit_of, split_of
 from divexplore.comparison.verdict import judge
@@ -68,7 +69,7 @@ def compare(
     evidence
         ``fast``: the two free runs only, so that a flip stays inconclusive. ``default``: also B forced on A's tokens
         and both sides in clean fp64, to the split and some steps beyond. ``full``: also fp32, A forced on B's tokens,
-        A-A-B-A and the causal probe; `divexplore.comparison.extras.PRICES` holds what each costs.
+        A-A-B-A, the causal probe and both sides without recording; `divexplore.comparison.extras.PRICES` holds what each costs.
     progress, stop
         As `divexplore.run` takes them, `progress` with the name of the run in front. A stopped comparison keeps what
         was recorded.
@@ -109,8 +110,12 @@ def compare(
             gathered = gather(pair, rows, columns, at, fp32_rung=evidence == "full", watch=watch)
     if gathered is not None and again:
         gathered = add_extras(gathered, pair, again[0], again[1], watch)
+    observed = None
+    if evidence == "full" and not pair.isolated:
+        sides = ((config_a, trace_a), (config_b, trace_b))
+        observed = [observe(model, encoded, config, trace) for config, trace in sides]
     steps = _steps_table(common.epsilons, [value != 0 for value in common.epsilons])
-    return _assemble(trace_a, trace_b, steps, columns, split, gathered, pair)
+    return _assemble(trace_a, trace_b, steps, columns, split, gathered, pair, observed)
 
 
 def compare_traces(a: Trace, b: Trace) -> Comparison:
@@ -177,8 +182,17 @@ def _assemble(
     split: Split | None,
     evidence: Evidence | None = None,
     pair: Pair | None = None,
+    observed: list[str | None] | None = None,
 ) -> Comparison:
-    judgement = judge(a, b, steps, split, evidence)
+    checks = guards(a, b, steps["epsilon"].to_list(), observed)
     return Comparison(
-        a=a, b=b, steps=steps, columns=columns, judgement=judgement, split=split, evidence=evidence, pair=pair
+        a=a,
+        b=b,
+        steps=steps,
+        columns=columns,
+        judgement=judge(a, b, steps, split, evidence, checks),
+        split=split,
+        evidence=evidence,
+        guards=checks,
+        pair=pair,
     )

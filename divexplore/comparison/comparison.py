@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from divexplore.comparison.evidence import Evidence
+    from divexplore.comparison.guards import Guard
     from divexplore.comparison.ladder import Pair
     from divexplore.comparison.verdict import Judgement, Verdict
     from divexplore.trace import Trace
@@ -72,6 +73,8 @@ class Comparison:
         The first step whose tokens differ, or ``None``.
     evidence
         What was measured beyond the two free runs, or ``None``.
+    guards
+        Checks that both runs did what was asked.
     pair
         The model and the two configurations while the comparison is live; ``None`` once it was saved and loaded.
     """
@@ -83,6 +86,7 @@ class Comparison:
     judgement: Judgement
     split: Split | None = None
     evidence: Evidence | None = None
+    guards: tuple[Guard, ...] = ()
     pair: Pair | None = None
 
     @property

@@ -157,6 +157,7 @@ def _evidence_dict(comparison: Comparison) -> dict[str, Any]:
         "noise_floor": None if evidence is None else evidence.floor_at(comparison.first_divergence),
         "referee": facts.pop("referee", None),
         "cascade": facts.pop("cascade", None),
+        "guards": [guard.to_dict() for guard in comparison.guards],
         "evidence": {"sentences": list(comparison.judgement.evidence), "measured": facts or None},
     }
 
@@ -193,7 +194,7 @@ def _drift(comparison: Comparison) -> str:
     common = comparison.steps.height
     if comparison.first_drift is None:
         return f"none over {common} common steps"
-    largest = comparison.steps["epsilon"].max()
+    largest = max(comparison.steps["epsilon"].drop_nulls().to_list(), default=None)
     size = "" if largest is None else f", epsilon at most {largest:.3g} logits over {common} common steps"
     return f"from step {comparison.first_drift}{size}"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from divexplore.comparison.comparison import Side, Split
     from divexplore.comparison.evidence import Evidence
+    from divexplore.comparison.guards import Guard
     from divexplore.trace import Trace
 
 __all__ = [
@@ -55,13 +56,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """What the rules look at: two traces, the common prefix, the split, and the evidence, if there is any."""
+    """What the rules look at: two traces, the common prefix, the split, the evidence, if there is any, and the guards."""
 
     a: Trace
     b: Trace
     steps: pl.DataFrame
     split: Split | None
     evidence: Evidence | None = None
+    guards: tuple[Guard, ...] = ()
 
     @property
     def common(self) -> int:
@@ -148,16 +150,17 @@ def state_leak(case: Case) -> Finding | None:
 
 def policy(case: Case) -> Finding | None:
     """A chosen token is not the raw argmax, or the stop rules differ."""
-    split, a, b = case.split, case.a, case.b
-    if split is not None:
-        for name, trace, side in (("A", a, split.a), ("B", b, split.b)):
-            highest = float(trace.top_logits[split.step, 0])
-            if side.logit < highest:
+    a, b = case.a, case.b
+    for step in range(case.common):
+        for name, trace in (("A", a), ("B", b)):
+            logit, highest = trace.table["logit"][step], float(trace.top_logits[step, 0])
+            if step >= trace.meta["forced"] and logit < highest:
                 return Finding(
-                    f"{name} took {side.text!r} at step {split.step} although its raw logit {side.logit:.6g} is below the "
-                    f"raw maximum {highest:.6g}: a penalty, a suppressed id or a sampler chose.",
+                    f"{name} took {trace.texts[step]!r} at step {step} although its raw logit {logit:.6g} is below the raw "
+                    f"maximum {highest:.6g}: a penalty, a suppressed id or a sampler chose.",
                     "Compare the generation settings of both sides, generation_config included.",
                 )
+    if case.split is not None:
         return None
     ended = {a.finish_reason, b.finish_reason}
     if ended == {"eos", "length"} or (ended == {"length"} and len(a) != len(b)):
@@ -174,9 +177,11 @@ def structural(case: Case) -> Finding | None:
     evidence = case.evidence
     if evidence is None:
         return None
+    failed = [guard for guard in case.guards if guard.ok is False and guard.outcome == "structural"]
+    reason = "".join(f" The {guard.name} guard says: {guard.why}" for guard in failed)
     look = f"Look at the mask, positions, cache and weights of what differs ({', '.join(sorted(case.knobs)) or 'nothing named'})."
     if evidence.noncausal is not None:
-        return Finding(evidence.noncausal, look)
+        return Finding(evidence.noncausal + reason, look)
     if evidence.structural is None:
         return None
     pair = evidence.ladder[0].epsilon_max
@@ -186,7 +191,7 @@ def structural(case: Case) -> Finding | None:
         flip = "; the flip survives there" if evidence.flip_survives else "; the flip does not survive there"
     return Finding(
         f"{evidence.structural:.3g} logits{share} of the difference do not vanish in {_rung_name(evidence)}{flip}: this is no "
-        "rounding.",
+        f"rounding.{reason}",
         look,
     )
 
@@ -300,13 +305,17 @@ def _missing_next(case: Case) -> str:
 def _uneven(case: Case) -> str | None:
     """One side rounds far worse than the other in one dtype: its kernel or its buffers are worse than its dtype."""
     floor = None if case.evidence is None else case.evidence.floor
-    if floor is None or case.a.effective["dtype"] != case.b.effective["dtype"]:
+    if floor is None or case.a.effective["dtype"] != case.b.effective["dtype"] or _routed(case):
         return None
     e_a, e_b = float(floor["e_a"].max() or 0.0), float(floor["e_b"].max() or 0.0)  # type: ignore[arg-type]
     if min(e_a, e_b) == 0 or max(e_a, e_b) <= _KERNEL_RATIO * min(e_a, e_b):
         return None
     worse = "A" if e_a > e_b else "B"
     return f", but {worse} rounds {max(e_a, e_b) / min(e_a, e_b):.1f} times worse than its dtype lets the other side"
+
+
+def _routed(case: Case) -> bool:
+    return case.evidence is not None and case.evidence.routed
 
 
 def _number(value: float | None) -> str:

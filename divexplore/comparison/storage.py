@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from divexplore.comparison.comparison import Comparison, Side, Split
 from divexplore.comparison.evidence import Evidence
+from divexplore.comparison.guards import Guard
 from divexplore.comparison.report import FORMAT, to_dict
 from divexplore.comparison.verdict import Judgement, Verdict
 from divexplore.errors import FormatError
@@ -73,6 +74,7 @@ def load(folder: str | Path) -> Comparison:
         )
         split = None if facts["split"] is None else _split(facts["split"])
         evidence = _evidence(facts, folder)
+        guards = tuple(Guard(**guard) for guard in facts["guards"])
     except Exception as error:
         raise FormatError(
             f"the comparison in {folder.name} is damaged ({error})",
@@ -87,6 +89,7 @@ def load(folder: str | Path) -> Comparison:
         judgement=judgement,
         split=split,
         evidence=evidence,
+        guards=guards,
     )
 
 
@@ -98,6 +101,8 @@ def _evidence(facts: dict[str, Any], folder: Path) -> Evidence | None:
     read = {name: folder / f"{name}.parquet" for name in _MEASURED}
     tables = {name: pl.read_parquet(path) if path.is_file() else None for name, path in read.items()}
     measured = {**facts["evidence"]["measured"], **{name: facts[name] for name in ("ladder", "referee", "cascade")}}
+    if tables["forced"] is None:
+        raise ValueError("forced.parquet is missing")
     return Evidence.from_dict(measured, tables["forced"], tables["floor"])
 
 

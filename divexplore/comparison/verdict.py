@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from divexplore.comparison.comparison import Split
     from divexplore.comparison.evidence import Evidence
+    from divexplore.comparison.guards import Guard
     from divexplore.trace import Trace
 
 __all__ = ["Judgement", "Verdict", "judge"]
@@ -76,9 +77,19 @@ _RULES: tuple[tuple[Verdict, Callable[[Case], Finding | None]], ...] = (
 )
 
 
-def judge(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None, evidence: Evidence | None = None) -> Judgement:
-    """Try the rules in order; the first that holds is the verdict, the others that hold as well are listed in ``also``."""
-    case = Case(a, b, steps, split, evidence)
+def judge(
+    a: Trace,
+    b: Trace,
+    steps: pl.DataFrame,
+    split: Split | None,
+    evidence: Evidence | None = None,
+    guards: tuple[Guard, ...] = (),
+) -> Judgement:
+    """Try the rules in order; the first that holds is the verdict, the others that hold as well are listed in ``also``.
+
+    A guard that failed makes the judgement inconclusive, names the cause of a structural difference, or is a rule itself.
+    """
+    case = Case(a, b, steps, split, evidence, guards)
     held: list[tuple[Verdict, Finding]] = []
     for verdict, rule in _RULES:
         finding = rule(case)
@@ -89,11 +100,12 @@ def judge(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None, evidence
     (verdict, finding), *others = held
     cut_short = split is None and (a.partial or b.partial)
     unsteady = evidence is not None and evidence.unsteady is not None
+    unmet = any(guard.ok is False and guard.outcome == "inconclusive" for guard in guards)
     return Judgement(
         verdict=verdict,
         why=finding.why,
         next=finding.next,
-        inconclusive=finding.inconclusive or cut_short or unsteady,
+        inconclusive=finding.inconclusive or cut_short or unsteady or unmet,
         also=tuple(name for name, _ in others),
         evidence=_sentences(case),
     )
@@ -102,6 +114,7 @@ def judge(a: Trace, b: Trace, steps: pl.DataFrame, split: Split | None, evidence
 def _sentences(case: Case) -> tuple[str, ...]:
     """What was measured, a sentence each."""
     found = [_shifted(case), *_partial(case)]
+    found += [f"guard {guard.name} failed: {guard.why}" for guard in case.guards if guard.ok is False]
     evidence = case.evidence
     if evidence is not None:
         if evidence.ladder:

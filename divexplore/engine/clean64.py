@@ -50,7 +50,7 @@ def raised(net: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
     Experts run one by one there: grouped matrix products have no fp64.
     """
     copy = canonical_copy(net, dtype)
-    experts = getattr(copy, "get_experts_implementation", dict)()
+    experts: dict[str, Any] = getattr(copy, "get_experts_implementation", dict)()
     if any(name not in (None, "eager") for name in experts.values()):
         copy.set_experts_implementation("eager")
     return copy

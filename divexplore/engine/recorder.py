@@ -44,6 +44,7 @@ class Recorder:
         self._invalid: dict[str, int] | None = None
         self._error: str | None = None
         self.finish_reason = "length"
+        self.forced = 0
         self.warnings: list[str] = []
         self.witness = Witness(batch, in_force["use_cache"])
         self.tensors: dict[str, str | None] = {}
@@ -179,6 +180,7 @@ class Recorder:
             ],
             "inputs": self.witness.facts(),
             "tensors": self.tensors,
+            "forced": self.forced,
             "finish_reason": self.finish_reason,
             "partial": self.finish_reason in ("stopped", "error"),
             "error": self._error,

@@ -70,6 +70,7 @@ def score(
         recorder = Recorder(
             model, Prompt(encoded.text, encoded.ids, encoded.chat), config, batch, {**in_force(net), "use_cache": False}
         )
+        recorder.forced = len(tokens)
         with recorder.library_warnings():
             started = time.perf_counter()
             rows = position_logits(net, batch)
