@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -91,37 +92,40 @@ class Modules:
 class OperationOutputs(TorchDispatchMode):
     """Shows every floating output of every operation; inside inference mode composite operations are seen whole.
 
-    Views, casts, copies and integers are not shown. What went into an operation is followed through them by the
-    storage that a tensor lives in.
+    Views, casts, copies and integers are not shown. With `follow`, what went into an operation is followed through them
+    by the storage that a tensor lives in.
     """
 
-    def __init__(self, modules: Modules, see: See) -> None:
+    def __init__(self, modules: Modules, see: See, *, follow: bool = False) -> None:
         super().__init__()
-        self._modules, self._see = modules, see
+        self._modules, self._see, self._follow = modules, see, follow
         self._count: Counter[tuple[str, str]] = Counter()
         self._origin: dict[int, frozenset[Key]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation and show its outputs."""
         kwargs = kwargs or {}
-        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-        fed = frozenset().union(*(self._origin.get(_storage(x), frozenset()) for x in given))
+        fed = self._fed(args, kwargs) if self._follow else frozenset()
         result = func(*args, **kwargs)
-        module, name = self._modules.current, func.overloadpacket.__name__
-        outputs = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
-        silent = not given or name in _MOVES or _is_view(func)
+        name, silent = _kind(func)
+        outputs = [result] if isinstance(result, torch.Tensor) else _tensors(result)
+        module = self._modules.current
         occurrence = self._count[module, name]
         if not silent:
             self._count[module, name] += 1
         for number, output in enumerate(outputs):
-            if silent or not (output.is_floating_point() or output.is_complex()):
-                self._origin[_storage(output)] = fed
-                continue
-            suffix = f"[{number}]" if len(outputs) > 1 else ""
-            key = Key(module, f"{func.namespace}.{name}{suffix}", occurrence)
-            self._see(key, output, fed)
-            self._origin[_storage(output)] = frozenset({key})
+            origin = fed
+            if not silent and (output.is_floating_point() or output.is_complex()):
+                suffix = f"[{number}]" if len(outputs) > 1 else ""
+                key = Key(module, f"{func.namespace}.{name}{suffix}", occurrence)
+                self._see(key, output, fed)
+                origin = frozenset({key})
+            if self._follow:
+                self._origin[_storage(output)] = origin
         return result
+
+    def _fed(self, args: Any, kwargs: Any) -> frozenset[Key]:
+        return frozenset().union(*(self._origin.get(_storage(x), frozenset()) for x in _tensors((args, kwargs))))
 
 
 @dataclass
@@ -163,6 +167,14 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _is_view(func: Any) -> bool:
-    returns = func._schema.returns
-    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+
+@functools.cache
+def _kind(func: Any) -> tuple[str, bool]:
+    """An operation's name, and whether it computes nothing: a view, a move, or something made of no tensor."""
+    name, schema = func.overloadpacket.__name__, func._schema
+    view = bool(schema.returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    made_of_nothing = not any("Tensor" in str(argument.type) for argument in schema.arguments)
+    return name, view or made_of_nothing or name in _MOVES

@@ -314,9 +314,11 @@ def _first_drift(
     raise AssertionError("the last window is the whole length")
 
 
-def _observer(moment: Moment, kind: str, see: See) -> list[AbstractContextManager[Any]]:
+def _observer(moment: Moment, kind: str, see: See, *, follow: bool = False) -> list[AbstractContextManager[Any]]:
     modules = Modules(moment.net)
-    return [modules, OperationOutputs(modules, see) if kind == "operations" else ModuleOutputs(modules, see)]
+    if kind == "operations":
+        return [modules, OperationOutputs(modules, see, follow=follow)]
+    return [modules, ModuleOutputs(modules, see)]
 
 
 def _shapes(moment: Moment, kind: str) -> tuple[dict[Key, tuple[torch.Size, torch.dtype]], dict[Key, frozenset[Key]]]:
@@ -327,7 +329,7 @@ def _shapes(moment: Moment, kind: str) -> tuple[dict[Key, tuple[torch.Size, torc
         shapes[key] = output.shape, output.dtype
         fed[key] = sources
 
-    moment.replay(*_observer(moment, kind, see))
+    moment.replay(*_observer(moment, kind, see, follow=True))
     return shapes, fed
 
 
