@@ -183,9 +183,23 @@ class Comparison:
 
         return storage.load(folder)
 
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The comparison as one page that needs neither a kernel nor a network; written to `path` where one is given.
+
+        Raises
+        ------
+        Refusal
+            Where `path` is a folder or its folder is not there.
+        """
+        return _view().to_html(self, path)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """A comparison displays as its view; by name, since a comparison knows nothing of what shows it."""
-        return importlib.import_module("divexplore.view").mimebundle(self, include=include, exclude=exclude)
+        """A comparison displays as its view."""
+        return _view().mimebundle(self, include=include, exclude=exclude)
+
+
+def _view() -> Any:
+    return importlib.import_module("divexplore.view")  # by name: a comparison knows nothing of what shows it
 
 
 def _report() -> ModuleType:

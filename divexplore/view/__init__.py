@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from divexplore.comparison.comparison import Comparison
 
-__all__ = ["mimebundle"]
+__all__ = ["mimebundle", "to_html"]
 
 
 def mimebundle(comparison: Comparison, **options: Any) -> Any:
@@ -19,3 +21,10 @@ def mimebundle(comparison: Comparison, **options: Any) -> Any:
         return None
     data, metadata = bundle
     return {**data, "text/plain": repr(comparison)}, metadata
+
+
+def to_html(comparison: Comparison, path: str | Path | None = None) -> str:
+    """See `Comparison.to_html`."""
+    from divexplore.view import export
+
+    return export.to_html(comparison, path)
