@@ -149,7 +149,7 @@ def test_case_32_a_sliding_window_whose_cache_is_corrupted_is_structural():
 def test_case_38_ties_are_those_of_raw_logits():
     """Logprobs of flat rows lie further from zero, on a coarser grid of bf16: they tie where logits do not."""
     raw = torch.randn(200, 257, generator=torch.Generator().manual_seed(0)).bfloat16() / 2
-    reported = [row_statistics(row, 20, "bfloat16") for row in raw]
+    reported = [row_statistics(row, 20) for row in raw]
     best = [int((row == row.max()).sum()) for row in raw]
     logprobs = [row.log_softmax(-1) for row in raw]
     of_logprobs = [int((row == row.max()).sum()) for row in logprobs]
