@@ -4,6 +4,8 @@ import pytest
 import stub
 from stub import made
 
+import divexplore as dx
+
 CELL = "[role=gridcell]"
 
 
@@ -236,6 +238,23 @@ def test_report_and_code_go_to_the_clipboard(opened, page):
     page.get_by_role("button", name="Copy as code").click()
     page.get_by_text("The code is on the clipboard.").wait_for()
     assert page.evaluate("navigator.clipboard.readText()").endswith("\ndx.ComparisonView(comparison, selected=5)\n")
+
+
+def test_the_copied_code_makes_the_view_again(opened, page, fairy_tales):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    pair = {"a": {"dtype": "bfloat16", "batch_size": 1}, "b": {"dtype": "bfloat16", "batch_size": 8}}
+    comparison = dx.compare(fairy_tales, "The giant", **pair, max_new_tokens=8)
+    opened(comparison)
+    cell(page, "a", 5).click()
+    page.get_by_role("button", name="Copy as code").click()
+    page.get_by_text("The code is on the clipboard.").wait_for()
+    *lines, last = page.evaluate("navigator.clipboard.readText()").strip().splitlines()
+    names = {}
+    exec("\n".join(lines), names)
+    view = eval(last, names)
+    assert view.selected == 5
+    assert names["comparison"].a.table["row_hash"].to_list() == comparison.a.table["row_hash"].to_list()
+    assert view.meta["verdict"]["name"] == comparison.verdict
 
 
 def test_colouring_by_probability_changes_cells_and_legend(opened, page):
