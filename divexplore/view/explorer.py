@@ -13,11 +13,11 @@ import traitlets
 
 from divexplore.errors import Refusal, nearest
 from divexplore.view.comparison_view import ComparisonView
-from divexplore.view.explorer_form import choices
+from divexplore.view.explorer_form import choices, presets
 from divexplore.view.explorer_models import Shelf
 from divexplore.view.explorer_panel import BranchPanel, RunPanel, complaint, offer
 from divexplore.view.explorer_progress import Progress, idle_state
-from divexplore.view.explorer_request import config_of, first_request, prompt_of
+from divexplore.view.explorer_request import config_of, first_request, moved_off, prompt_of
 from divexplore.view.worker import Job, Worker
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class Explorer(ipywidgets.VBox):
             names = ("model", "prompt", "a", "b", "max_new_tokens", "layout")
             raise Refusal(f"unknown argument {word!r}", ", ".join(names), f"Correct the name.{nearest(word, names)}")
         self._shelf = Shelf(model)
-        request = first_request(self._shelf, prompt, a, b, max_new_tokens)
+        self._untouched = request = first_request(self._shelf, prompt, a, b, max_new_tokens)
+        self._judged = False
         self._worker = Worker(self._failed)
         self.panel = RunPanel(self._hear, choices=choices(self._shelf.listed), request=request)
         self.view: ComparisonView | None = None
@@ -278,9 +279,25 @@ class Explorer(ipywidgets.VBox):
             self.panel.complain(error)
 
     def _seen(self, change: dict[str, Any]) -> None:
-        """Off the page everywhere: nobody can press Run any more."""
-        if change["new"] == 0 and change["old"] and not self._worker.busy:
+        """On the page for the first time, or off it everywhere, so that nobody can press Run any more."""
+        if change["new"] and not self._judged:
+            self._judged = True
+            threading.Thread(target=self._judge_presets, name="divexplore-presets", daemon=True).start()
+        elif change["new"] == 0 and change["old"] and not self._worker.busy:
             self._shelf.release()
+
+    def _judge_presets(self) -> None:
+        """Grey the presets that this machine cannot make differ; beside the screen, for it loads torch and multiplies."""
+        try:
+            from divexplore.engine.probe import can_differ
+
+            judged = presets(can_differ)
+        except Exception:  # without a judgement every preset stays open
+            logger.warning("the presets could not be judged", exc_info=True)
+            return
+        self.panel.choices = {**self.panel.choices, "presets": judged}
+        if self.panel.request == self._untouched and not self.busy:
+            self.panel.request = moved_off(self.panel.request, judged)
 
 
 def _result(job: Job, what: str) -> Comparison:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from divexplore.config import DTYPES, PRESETS, Preset, RunConfig
@@ -48,6 +49,10 @@ _BYTES_CHECKPOINT = 2  # a parameter as it is stored, in 16 bits
 _BYTES_CASTS = 2 + 8  # beside it: a 16-bit cast, and clean fp64 for the evidence
 
 
+Judge = Callable[[Preset], str | None]
+"""Says why a preset cannot differ on this machine, or ``None``."""
+
+
 def choices(models: list[dict[str, str]]) -> dict[str, Any]:
     """Everything that the panel offers: ``models``, ``presets``, ``knobs``, ``evidence``."""
     return {"models": models, "presets": presets(), "knobs": knobs(), "evidence": evidence()}
@@ -78,22 +83,26 @@ def evidence() -> list[dict[str, str]]:
     ]
 
 
-def presets() -> list[dict[str, Any]]:
+def presets(judge: Judge | None = None) -> list[dict[str, Any]]:
     """The pairs that people ask for: ``name``, ``label``, both sides, and the ``reason`` of one that cannot differ."""
+    judge = judge or why_not
     return [
         {
             "name": preset.name,
             "label": preset.label,
             "a": preset.a.to_dict(),
             "b": preset.b.to_dict(),
-            "reason": why_not(preset),
+            "reason": judge(preset),
         }
         for preset in PRESETS.values()
     ]
 
 
 def why_not(preset: Preset) -> str | None:
-    """Why the two sides of a preset cannot differ on this machine, or ``None`` where they can."""
+    """Why the two sides of a preset cannot differ, as far as can be told without torch: for the first look of the panel.
+
+    `divexplore.engine.probe.can_differ` multiplies, and knows more; it is asked once the panel is on the screen.
+    """
     wanted = max(side.num_threads or 1 for side in (preset.a, preset.b))
     if preset.a.difference(preset.b) == ("num_threads",) and wanted > cores():
         return f"{cores()} core here, and {wanted} threads on it share the work as one would"

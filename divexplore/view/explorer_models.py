@@ -51,7 +51,7 @@ class Shelf:
         """
         from divexplore.models.load import load_model
 
-        source = self._passed if name == self.first and self._passed is not None else name
+        source: Any = self._passed if name == self.first and self._passed is not None else name
         with self._lock:
             if _loaded(source):
                 return source

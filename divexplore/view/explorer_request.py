@@ -10,14 +10,15 @@ from divexplore.errors import Refusal
 from divexplore.view.explorer_form import why_not
 from divexplore.view.explorer_models import Shelf
 
-__all__ = ["config_of", "first_request", "prompt_of"]
+__all__ = ["config_of", "first_request", "moved_off", "prompt_of"]
 
 PROMPT = "The giant"  # with the bundled model, batch 1 and batch 8 part here
+OWN = "own"  # no preset: the person's own two configurations
 
 
 def first_request(shelf: Shelf, prompt: Any, a: Any, b: Any, steps: int) -> dict[str, Any]:
     """What the panel shows at first."""
-    name = "own"
+    name = OWN
     if a is None and b is None:
         name = next((name for name, preset in PRESETS.items() if why_not(preset) is None), next(iter(PRESETS)))
         a, b = PRESETS[name].a, PRESETS[name].b
@@ -58,3 +59,12 @@ def prompt_of(request: Mapping[str, Any]) -> str | list[int]:
 def config_of(fields: Mapping[str, Any]) -> RunConfig:
     """One side's configuration; fields that were emptied are left out."""
     return RunConfig.of({name: value for name, value in fields.items() if value is not None})
+
+
+def moved_off(request: dict[str, Any], presets: list[dict[str, Any]]) -> dict[str, Any]:
+    """The request with the first preset that can differ, where its own turned out not to."""
+    reasons = {preset["name"]: preset["reason"] for preset in presets}
+    if not reasons.get(request["preset"]):
+        return request
+    better = next((preset for preset in presets if not preset["reason"]), None)
+    return request if better is None else {**request, "preset": better["name"], "a": better["a"], "b": better["b"]}

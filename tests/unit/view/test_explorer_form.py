@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import threading
 
 import pytest
 
@@ -28,10 +29,37 @@ def test_a_preset_that_cannot_differ_here_is_greyed_with_the_reason(monkeypatch)
 
 
 def test_the_first_request_is_the_first_preset_that_can_differ(monkeypatch):
-    monkeypatch.setattr("divexplore.view.explorer_request.why_not", lambda preset: "no" if preset.name == "batch" else None)
+    monkeypatch.setattr(
+        "divexplore.view.explorer_request.why_not", lambda preset: "no" if preset.name == "batch" else None
+    )
     explorer = dx.Explorer()
     assert explorer.panel.request["preset"] == list(PRESETS)[1]
     assert explorer.panel.request["a"] == list(PRESETS.values())[1].a.to_dict()
+
+
+def test_once_on_the_page_the_presets_are_judged_by_what_this_machine_multiplies(monkeypatch):
+    monkeypatch.setattr(
+        "divexplore.engine.probe.can_differ", lambda preset: "equal bits here" if preset.name == "batch" else None
+    )
+    explorer, judged = dx.Explorer(), threading.Event()
+    explorer.panel.observe(lambda _: judged.set(), "request")
+    assert explorer.panel.request["preset"] == "batch"
+    explorer.set_trait("_view_count", 1)
+    assert judged.wait(60)
+    assert explorer.panel.choices["presets"][0]["reason"] == "equal bits here"
+    assert explorer.panel.request["preset"] == list(PRESETS)[1]
+    explorer.close()
+
+
+def test_what_a_person_chose_is_kept_though_it_cannot_differ(monkeypatch):
+    monkeypatch.setattr("divexplore.engine.probe.can_differ", lambda preset: "equal bits here")
+    explorer, judged = dx.Explorer(), threading.Event()
+    explorer.panel.observe(lambda _: judged.set(), "choices")
+    explorer.panel.request = {**explorer.panel.request, "prompt": "typed"}
+    explorer.set_trait("_view_count", 1)
+    assert judged.wait(60)
+    assert explorer.panel.request["preset"] == "batch"
+    explorer.close()
 
 
 def test_every_field_of_a_configuration_is_a_knob_and_six_are_in_front():
