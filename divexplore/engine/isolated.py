@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from divexplore.config import RunConfig
+from divexplore.engine.interventions import refuse_elsewhere
 from divexplore.engine.processor import refuse_unless_honoured
 from divexplore.errors import Refusal
 from divexplore.models.catalog import find_entry
@@ -76,6 +77,7 @@ def run_isolated(
     RuntimeError
         Where the worker dies; with its last words.
     """
+    refuse_elsewhere("a fresh process")
     refuse_unless_honoured(config)
     with tempfile.TemporaryDirectory(prefix="divexplore-run-") as name:
         folder = Path(name)

@@ -135,3 +135,8 @@ def test_a_fault_before_the_first_decode_step_is_refused(step):
         faults.cache_one_short(at_step=step)
     with pytest.raises(dx.Refusal, match="1 or more"):
         faults.positions_shifted(from_step=step)
+
+
+def test_a_fault_that_a_fresh_process_would_not_have_is_refused_there():
+    with faults.mask_dropped(), pytest.raises(dx.Refusal, match="fresh process"):
+        dx.compare(small(), PROMPT, {}, {"mkl_cbwr": "COMPATIBLE"}, 2)
