@@ -16,7 +16,7 @@ explorer = dx.Explorer("fairy-tales", "The giant")
 explorer.run()
 explorer"""
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-VIEWPORT = {"width": 1320, "height": 1400}
+VIEWPORT = {"width": 1320, "height": 1800}
 PATIENCE_MS = 300_000
 
 
