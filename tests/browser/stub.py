@@ -46,7 +46,11 @@ window.model = {{
 const esm = JSON.parse(document.getElementById("esm").textContent);
 const {{ default: widget }} = await import(URL.createObjectURL(new Blob([esm], {{ type: "text/javascript" }})));
 window.control = new AbortController();
-widget.render({{ model: window.model, el: document.getElementById("place"), signal: window.control.signal }});
+window.display = () => {{
+  const el = document.getElementById("place").appendChild(document.createElement("div"));
+  widget.render({{ model: window.model, el, signal: window.control.signal }});
+}};
+window.display();
 document.documentElement.dataset.ready = "true";
 </script></body></html>"""
 

@@ -114,6 +114,14 @@ def test_after_the_split_no_number_crosses_the_sides(opened, page):
     assert page.locator(".dx-card-pair").count() == 0
 
 
+def test_what_was_forced_after_the_split_says_so(opened, page):
+    opened(made.comparison(evidence=True))
+    assert page.locator(".dx-card-pair h4").inner_text() == "between the sides"
+    cell(page, "a", 44).click()
+    assert page.locator(".dx-card-pair h4").inner_text() == "between the sides, B forced on A's tokens"
+    assert "gap of A" not in page.locator(".dx-card-pair").inner_text()
+
+
 def test_a_token_that_one_side_lacks_is_below_k(opened, page):
     comparison = made.comparison()
     opened(comparison)
@@ -201,6 +209,18 @@ def test_showing_another_comparison_builds_one_new_view_and_leaves_no_listener(o
     assert page.evaluate("model.counts()") <= before + 1  # one request for the chart runtime may still wait
     page.evaluate("control.abort()")
     assert page.evaluate("model.counts()") <= 2
+
+
+def test_two_displays_of_a_view_follow_each_other_and_ask_for_the_runtime_once(opened, page):
+    opened(made.comparison(), stub.open_live)
+    page.evaluate("display()")
+    first, second = page.locator(".dx-view").all()
+    first.locator(f".dx-row-b {CELL}").nth(9).click()
+    assert "step 9" in second.locator(".dx-title").inner_text()
+    page.get_by_text("drawing the timeline").nth(1).wait_for()
+    page.wait_for_function("[...document.querySelectorAll('.dx-spoken')].every((e) => e.textContent !== '')")
+    page.wait_for_function("asked.length > 0")
+    assert [request["ask"] for request in page.evaluate("asked")] == ["vega"]
 
 
 def test_export_is_a_request_with_an_id_whose_answer_is_a_download(opened, page):

@@ -5,19 +5,16 @@ import { button, element, freshId, OWN_KEYS } from "../view/dom.js";
 class Branch {
   constructor(model, signal) {
     this.model = model;
-    const pick = (changed) => {
-      const made = element("select.dx-select", { id: freshId("branch"), ...OWN_KEYS, signal, on: { change: changed } });
-      return made;
-    };
+    const pick = (changed) => element("select.dx-select", { id: freshId("branch"), ...OWN_KEYS, signal, on: { change: changed } });
     this.side = pick(() => this.offerTokens());
     this.token = pick(() => {});
     this.go = button("Continue", { signal, on: { click: () => this.send() } });
     this.note = element("span.dx-quiet", { role: "status" });
     const named = (text, control) => element("span.dx-group", {}, element("label", { for: control.id, text }), control);
     this.element = element(
-      "section.dx-runner.dx-branch",
+      "section.dx-runner.dx-strip",
       { "aria-label": "Another token" },
-      element("div.dx-group", {}, element("span", { text: "What if?" }), named("at the selected step, run", this.side), named("takes", this.token), this.go, this.note),
+      element("div.dx-group", {}, element("span.dx-strip-name", { text: "What if?" }), named("at the selected step, run", this.side), named("takes", this.token), this.go, this.note),
     );
     this.paint();
   }

@@ -72,8 +72,7 @@ class Panel {
   }
 
   select(options, changed) {
-    const made = element("select.dx-select", { ...OWN_KEYS, signal: this.signal, on: { change: () => changed(made.value) } }, ...options);
-    return made;
+    return element("select.dx-select", { ...OWN_KEYS, signal: this.signal, on: { change: (event) => changed(event.target.value) } }, ...options);
   }
 
   /** The presets, those that cannot differ on this machine greyed with the reason. */

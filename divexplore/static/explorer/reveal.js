@@ -1,21 +1,15 @@
-// When a run ends and the person is still at the panel: scroll, once, so that verdict and split are on the screen.
+// When a run ends and the person is still at the panel: scroll, as little as it takes, until the split is on the screen.
 
-const ROOM = 400; // px below the panel that verdict and streams take
-
-/** Wait for the result to grow below the panel, then bring the panel to the top where the room would not do. */
+/** Wait for the view's streams to be there, below the panel, and bring them in sight. The focus stays where it is. */
 export function revealBelow(panel, signal) {
-  if (!panel.contains(document.activeElement) || roomBelow(panel) >= ROOM) return;
   const box = panel.closest(".dx-explorer");
-  if (!box) return;
+  if (!box || !panel.contains(document.activeElement)) return;
   const observer = new ResizeObserver(() => {
-    if (box.clientHeight - panel.clientHeight < ROOM / 2) return; // not there yet
+    const streams = box.querySelector(".dx-view .dx-streams");
+    if (!streams?.clientHeight) return; // not there yet
     observer.disconnect();
-    panel.scrollIntoView({ block: "start" });
+    streams.scrollIntoView({ block: "nearest" });
   });
-  observer.observe(box);
+  observer.observe(box); // called once at once, and at each change of the size
   signal?.addEventListener("abort", () => observer.disconnect());
-}
-
-function roomBelow(panel) {
-  return window.innerHeight - panel.getBoundingClientRect().bottom;
 }

@@ -40,7 +40,7 @@ export function pairFacts(comparison, column) {
   const known = (values) => values !== null && values !== undefined && !Number.isNaN(values[step]);
   const same = samePrefix(comparison, column);
   if (same && known(comparison.epsilon)) facts.push(["epsilon", logits(comparison.epsilon[step])]);
-  else if (known(forced.epsilon)) facts.push(["epsilon, B forced on A's tokens", logits(forced.epsilon[step])]);
+  else if (known(forced.epsilon)) facts.push(["epsilon", logits(forced.epsilon[step])]);
   if (known(floor)) facts.push(["noise floor", logits(floor[step])]);
   if (known(floor) && floor[step] > 0 && same && known(comparison.epsilon)) {
     facts.push(["epsilon ÷ floor", number(comparison.epsilon[step] / floor[step], 3)]);
@@ -85,14 +85,12 @@ export function barRows(comparison, column) {
       );
   }
   const half = (name, list) =>
-    list
-      .slice(0, FEW / 2)
-      .map((entry, index) => ({
-        label: label(`${name}: `, entry.id),
-        order: index + (name === "B" ? FEW : 0),
-        side: name,
-        probability: entry.probability,
-      }));
+    list.slice(0, FEW / 2).map((entry, index) => ({
+      label: label(`${name}: `, entry.id),
+      order: index + (name === "B" ? FEW : 0),
+      side: name,
+      probability: entry.probability,
+    }));
   return [...half("A", listA), ...half("B", listB)];
 }
 
@@ -243,7 +241,8 @@ function card(name, side, step) {
 
 function between(comparison, column) {
   const facts = pairFacts(comparison, column);
-  return facts.length ? [factCard("between the sides", facts, ".dx-card-pair")] : [];
+  const title = samePrefix(comparison, column) ? "between the sides" : "between the sides, B forced on A's tokens";
+  return facts.length ? [factCard(title, facts, ".dx-card-pair")] : [];
 }
 
 function factCard(title, facts, extra) {

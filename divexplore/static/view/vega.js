@@ -12,7 +12,7 @@ const SHARED = Symbol.for("divexplore.vega");
  * @returns {Promise<Function>}
  */
 export function vegaEmbed(model) {
-  const page = /** @type {any} */ ((globalThis)[SHARED] ??= { loaded: null, loading: null });
+  const page = /** @type {any} */ (globalThis[SHARED] ??= { loaded: null, loading: null });
   const own = async () => (page.loaded ??= await load(model));
   page.loading ??= own().catch((error) => {
     page.loading = null; // the next view may have a living kernel
