@@ -13,11 +13,13 @@ import traitlets
 
 from divexplore.errors import Refusal, nearest
 from divexplore.view.comparison_view import ComparisonView
+from divexplore.view.explorer_cause import QUESTIONS, ask
 from divexplore.view.explorer_form import choices, presets
 from divexplore.view.explorer_models import Shelf
-from divexplore.view.explorer_panel import BranchPanel, RunPanel, complaint, offer
+from divexplore.view.explorer_panel import RunPanel, complaint
 from divexplore.view.explorer_progress import Progress, idle_state
 from divexplore.view.explorer_request import config_of, first_request, moved_off, prompt_of
+from divexplore.view.explorer_strips import Strips
 from divexplore.view.worker import Job, Worker
 
 if TYPE_CHECKING:
@@ -79,8 +81,7 @@ class Explorer(ipywidgets.VBox):
         self._worker = Worker(self._failed)
         self.panel = RunPanel(self._hear, choices=choices(self._shelf.listed), request=request)
         self.view: ComparisonView | None = None
-        self.branch_view: ComparisonView | None = None
-        self._branch: BranchPanel | None = None
+        self.strips: Strips | None = None
         options = {} if layout is None else {"layout": layout}
         super().__init__(children=(self.panel,), _view_count=0, **options)  # 0: the browser counts its views from here
         self.add_class("dx-explorer")
@@ -138,7 +139,7 @@ class Explorer(ipywidgets.VBox):
                 worker.start(lambda _: self._shelf.release(), last=True)  # once the step under way is over
             else:
                 self._shelf.release()
-            for part in (self.panel, self.view, self._branch, self.branch_view):
+            for part in (self.panel, self.view, self.strips):
                 if part is not None:
                     part.close()
         super().close()
@@ -162,6 +163,13 @@ class Explorer(ipywidgets.VBox):
         self.panel.tell(**{**idle_state(), "phase": "running", "note": f"continuing {side.upper()} from step {step} …"})
         return self._worker.start(lambda job: self._continue(job, comparison, side, step, token))
 
+    def _start_cause(self, name: str) -> Job:
+        if name not in QUESTIONS or self.comparison is None:
+            raise Refusal(f"the cause {name!r}", ", ".join(QUESTIONS), "Run first, then ask one of these.")
+        comparison = self.comparison
+        self.panel.tell(**{**idle_state(), "phase": "running", "note": QUESTIONS[name]})
+        return self._worker.start(lambda job: self._find_cause(job, comparison, name))
+
     def _refuse_from_within(self) -> None:
         if threading.current_thread().name == "divexplore-worker":
             raise Refusal(
@@ -175,6 +183,8 @@ class Explorer(ipywidgets.VBox):
             self._start()
         elif content.get("do") == "stop":
             self.stop()
+        elif content.get("do") == "cause":
+            self._start_cause(str(content["name"]))
         elif content.get("do") == "fork":
             self._start_fork(str(content["side"]), int(content["step"]), int(content["token"]))
 
@@ -210,26 +220,35 @@ class Explorer(ipywidgets.VBox):
 
         branch = comparison.fork(side, step, token)
         against = compare_traces(comparison.a if side == "a" else comparison.b, branch)
-        if not job.replaced:
-            self._show_branch(against, f"below: run {side.upper()} as it was, and with another token at step {step}")
+        if not job.replaced and self.strips is not None:
+            self.strips.show_branch(
+                against, f"below: {side.upper()} as it was, and with another token at step {step} (B)"
+            )
+            self._arrange()
+            self.panel.tell(**{**idle_state(), "phase": "done", "spoken": "the branch is below"})
         return against
+
+    def _find_cause(self, job: Job, comparison: Comparison, name: str) -> None:
+        progress = Progress(lambda changes: self._tell(job, **changes))
+        found = ask(name, comparison, lambda done, total, text: progress(text, done, total, ""), job.stopped)
+        if not job.replaced and self.strips is not None:
+            self.strips.show_answer(found)
+            self.panel.tell(**{**idle_state(), "phase": "done", "spoken": f"{QUESTIONS[name]} {found['lines'][0]}"})
 
     def _tell(self, job: Job, **changes: Any) -> None:
         if not job.replaced:
             self.panel.tell(**changes)
 
     def _show(self, comparison: Comparison, seconds: float) -> None:
-        if self.view is None:
-            self.view = ComparisonView(comparison)
-            self._branch = BranchPanel()
-            self._branch.on_msg(lambda _, content, buffers: self.panel.take(self._hear, content))
-            self.panel.observe(self._mark_busy, "state")
+        if self.view is None or self.strips is None:
+            self.view, self.strips = ComparisonView(comparison), Strips(self.panel, self._hear)
             self.view.observe(lambda _: self._offer(), "selected")
         else:
             self.view.show(comparison)
         self.set_trait("comparison", comparison)
+        self.strips.reset(comparison)
         self._offer()
-        self._drop_branch()
+        self._arrange()
         self.panel.editing = False
         steps = f"{len(comparison.a)} + {len(comparison.b)} steps in {seconds:.1f} s"
         split = "" if comparison.split is None else f", split at step {comparison.split.step}"
@@ -240,37 +259,14 @@ class Explorer(ipywidgets.VBox):
             **{**idle_state(), "phase": "done", "note": steps, "error": error, "spoken": f"finished: {verdict}{split}"}
         )
 
-    def _mark_busy(self, change: dict[str, Any]) -> None:
-        assert self._branch is not None
-        self._branch.busy = change["new"]["phase"] in ("running", "stopping")
-
     def _offer(self) -> None:
-        if self._branch is not None and self.view is not None:
-            self._branch.offer = offer(self.comparison, self.view.selected)
-
-    def _show_branch(self, against: Comparison, note: str) -> None:
-        if self.branch_view is None:
-            self.branch_view = ComparisonView(against)
-        else:
-            self.branch_view.show(against)
-        assert self._branch is not None
-        self._branch.note = note
-        self._arrange()
-        self.panel.tell(**{**idle_state(), "phase": "done", "spoken": "the branch is below"})
-
-    def _drop_branch(self) -> None:
-        """A branch belongs to the comparison that it left."""
-        if self.branch_view is not None:
-            self.branch_view.close()
-            self.branch_view = None
-        assert self._branch is not None
-        self._branch.note = ""
-        self._arrange()
+        if self.strips is not None and self.view is not None:
+            self.strips.offer(self.comparison, self.view.selected)
 
     def _arrange(self) -> None:
-        """Panel, view, the question below it, and the branch that answered it."""
-        parts = (self.panel, self.view, self._branch, self.branch_view)
-        self.children = tuple(part for part in parts if part is not None)
+        """Panel and view, and below them what is asked about the comparison."""
+        if self.strips is not None:
+            self.children = (self.panel, self.view, *self.strips.parts)
 
     def _failed(self, job: Job, error: Exception) -> None:
         if not isinstance(error, Refusal):

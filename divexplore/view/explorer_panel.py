@@ -1,4 +1,4 @@
-"""The Explorer's two small widgets: the run panel above the view, and the question "what if?" below it."""
+"""The Explorer's small widgets: the run panel above the view, and the strips of controls below it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from divexplore.view.explorer_progress import idle_state
 if TYPE_CHECKING:
     from divexplore.comparison.comparison import Comparison
 
-__all__ = ["BranchPanel", "RunPanel", "complaint", "offer"]
+__all__ = ["BranchPanel", "RunPanel", "Strip", "complaint", "esm", "offer"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ Hear = Callable[[dict[str, Any]], None]
 
 
 @cache
-def _esm(*names: str) -> str:
+def esm(*names: str) -> str:
     """Modules of the panel, joined behind the view's `dom.js`."""
     sources = [(assets.FOLDER / "dom.js").read_text(encoding="utf-8")]
     sources += [(_FOLDER / name).read_text(encoding="utf-8").replace('from "../view/', 'from "./') for name in names]
@@ -48,7 +48,7 @@ def _css() -> str:
 class RunPanel(anywidget.AnyWidget):
     """Model, prompt, steps, preset, Run, Stop, the editors of A and B, and what a run under way looks like."""
 
-    _esm = _esm("knobs.js", "progress.js", "reveal.js", "panel.js")
+    _esm = esm("knobs.js", "progress.js", "reveal.js", "panel.js")
     _css = _css()
 
     choices = traitlets.Dict().tag(sync=True)
@@ -86,17 +86,22 @@ class RunPanel(anywidget.AnyWidget):
             self.complain(error)
 
 
-class BranchPanel(anywidget.AnyWidget):
-    """Takes another token at the selected step."""
+class Strip(anywidget.AnyWidget):
+    """A line of controls below the view."""
 
-    _esm = _esm("branch.js")
     _css = _css()
-
-    offer = traitlets.Dict({"sides": []}).tag(sync=True)
-    """The selected step of each side, and the tokens that it may take (`offer`)."""
 
     busy = traitlets.Bool(False).tag(sync=True)
     """Whether something runs."""
+
+
+class BranchPanel(Strip):
+    """Takes another token at the selected step."""
+
+    _esm = esm("branch.js")
+
+    offer = traitlets.Dict({"sides": []}).tag(sync=True)
+    """The selected step of each side, and the tokens that it may take (`offer`)."""
 
     note = traitlets.Unicode("").tag(sync=True)
     """What became of the last branch."""

@@ -118,8 +118,18 @@ def test_another_token_is_followed_in_a_view_below(opened):
     branch = page.get_by_role("region", name="Another token")
     branch.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("region", name="Comparison of two runs")).to_have_count(2)
-    expect(branch).to_contain_text("below: run A as it was")
+    expect(branch).to_contain_text("below: A as it was")
     expect(view(page, 1).locator(".dx-split").first).to_be_visible()
+
+
+def test_the_first_differing_operation_is_found_by_a_button(opened):
+    page = opened
+    run(page)
+    cause = page.get_by_role("region", name="The cause")
+    expect(cause).to_contain_text("and 6 forwards")
+    cause.get_by_role("button", name="Which operation?").click()
+    expect(cause.get_by_role("article")).to_contain_text("the first is")
+    expect(cause.get_by_role("table").get_by_role("row").nth(1)).to_contain_text("layers.")
 
 
 def test_off_the_page_the_model_is_freed(opened):

@@ -277,23 +277,23 @@ def test_a_run_from_within_a_run_is_refused(explorer, stand):
 
 def test_a_branch_is_shown_below_against_its_parent_and_goes_with_it(explorer):
     comparison = explorer.run()
-    offered = explorer._branch.offer["sides"][0]
+    offered = explorer.strips.branch.offer["sides"][0]
     token = offered["tokens"][0]["id"]
     assert token != comparison.a.token_ids[offered["step"]]
     branch = explorer.fork("a", offered["step"], token)
     assert branch.a.token_ids == comparison.a.token_ids
     assert branch.first_divergence == offered["step"]
     assert branch.b.token_ids[offered["step"]] == token
-    assert explorer.children[-1] is explorer.branch_view
+    assert explorer.children[-1] is explorer.strips.branch_view
     assert explorer.comparison is comparison
     explorer.run()
-    assert explorer.branch_view is None
+    assert explorer.strips.branch_view is None
 
 
 def test_what_is_offered_instead_follows_the_selection(explorer):
     explorer.run()
     explorer.view.selected = 2
-    sides = explorer._branch.offer["sides"]
+    sides = explorer.strips.branch.offer["sides"]
     assert [(side["side"], side["step"]) for side in sides] == [("a", 2), ("b", 2)]
     chances = [token["probability"] for token in sides[0]["tokens"]]
     assert chances == sorted(chances, reverse=True)
@@ -306,3 +306,42 @@ def test_prompts_of_a_model_without_a_tokenizer_are_ids(fairy_tales):
     assert explorer.panel.request["prompt"] == "5, 6, 7"
     assert explorer.run().a.prompt_ids == [5, 6, 7]
     explorer.close()
+
+
+@pytest.mark.parametrize(("name", "says"), [("operation", "operations"), ("layer", "layer"), ("knob", "batch_size")])
+def test_the_cause_is_asked_by_a_button_with_its_price_and_answered_below(explorer, name, says):
+    explorer.run()
+    cause = explorer.strips.cause
+    assert set(cause.prices) == {"knob", "operation", "layer"}
+    seen = states(explorer)
+    cause._handle_custom_msg({"do": "cause", "name": name}, [])
+    settle(explorer)
+    assert explorer.panel.state["error"] is None
+    (answer,) = cause.answers
+    assert answer["name"] == name
+    assert says in str(answer["lines"])
+    assert all(len(row) == len(table["columns"]) for table in answer["tables"] for row in table["rows"])
+    assert any(state["steps"] for state in seen)
+    explorer.run()
+    assert cause.answers == []
+
+
+def test_a_search_that_was_stopped_says_so_and_leaves_no_answer(explorer, monkeypatch):
+    explorer.run()
+    monkeypatch.setattr("divexplore.view.worker.Job.stopped", lambda job: True)
+    explorer._hear({"do": "cause", "name": "knob"})
+    settle(explorer)
+    assert "stopped" in explorer.panel.state["error"]["asked"]
+    assert explorer.strips.cause.answers == []
+
+
+def test_while_something_runs_the_strips_below_wait(explorer, stand):
+    stand.go.set()
+    explorer.run()
+    stand.go.clear()
+    explorer.start()
+    assert explorer.strips.branch.busy
+    assert explorer.strips.cause.busy
+    stand.go.set()
+    settle(explorer)
+    assert not explorer.strips.branch.busy

@@ -12,6 +12,7 @@ import pytest
 import divexplore as dx
 from divexplore.config import PRESETS
 from divexplore.view import assets, explorer_form
+from divexplore.view.explorer_cause import CausePanel
 from divexplore.view.explorer_models import Shelf
 from divexplore.view.explorer_panel import BranchPanel, RunPanel, complaint
 from divexplore.view.explorer_progress import MIN_SECONDS, Progress
@@ -155,6 +156,7 @@ SHARED = {
     "dx-side",
     "dx-sides",
     "dx-spoken",
+    "dx-streams",
     "dx-view",
 }
 """Classes of the view's sheet that the panel means to use."""
@@ -170,7 +172,7 @@ def test_panel_and_view_share_no_class_by_chance():
 
 
 def test_the_panels_modules_are_whole():
-    for widget in (RunPanel, BranchPanel):
+    for widget in (RunPanel, BranchPanel, CausePanel):
         esm = widget._esm
         assert not re.search(r"^import\b", esm, re.MULTILINE)
         assert re.findall(r"^export .*", esm, re.MULTILINE) == ["export default { render };"]
