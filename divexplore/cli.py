@@ -251,11 +251,9 @@ def _reader_gone() -> int:
 
 
 def _usage(arguments: Sequence[str]) -> tuple[str, str]:
-    command = next((word for word in arguments if word in ("lab", "compare", "models", "scan", "probe")), None)
-    return (
-        "lab, compare, models, scan or probe, and their options",
-        f"See divexplore {f'{command} ' if command else ''}--help.",
-    )
+    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    command = next((f"{word} " for word in arguments if word in commands), "")
+    return f"{', '.join(commands)}, and their options", f"See divexplore {command}--help."
 
 
 def _refuse(refusal: Refusal, as_json: bool) -> int:
