@@ -26,7 +26,12 @@ __all__ = ["FORMAT", "Payload", "summarise"]
 FORMAT = "divexplore.view/1"
 
 _GAP = -1
-_DTYPES: dict[str, np.dtype[Any]] = {"int32": np.dtype("<i4"), "float32": np.dtype("<f4"), "float64": np.dtype("<f8"), "uint8": np.dtype("u1")}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "int32": np.dtype("<i4"),
+    "float32": np.dtype("<f4"),
+    "float64": np.dtype("<f8"),
+    "uint8": np.dtype("u1"),
+}
 _PER_STEP = ("logit", "logprob", "margin", "margin_ulps", "entropy")
 
 

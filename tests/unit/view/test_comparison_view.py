@@ -65,7 +65,9 @@ def test_the_bundle_has_a_static_page_and_a_line_of_text(comparison):
     data, _ = mimebundle(comparison)
     assert len(data["text/html"].encode()) <= 50_000
     assert data["text/plain"] == repr(comparison)
-    assert repr(view_of(comparison)) == f"<ComparisonView near_tie, split at step 40, {len(comparison.columns)} columns>"
+    assert (
+        repr(view_of(comparison)) == f"<ComparisonView near_tie, split at step 40, {len(comparison.columns)} columns>"
+    )
 
 
 def test_showing_another_comparison_selects_its_split(comparison):
