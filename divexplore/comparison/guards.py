@@ -138,7 +138,7 @@ def _prompt_ids(a: Trace, b: Trace) -> tuple[bool, str]:
 
 def _greedy(trace: Trace) -> str | bool:
     pairs = zip(trace.table["logit"], trace.top_logits, strict=True)
-    chosen = trace.meta["forced"]  # tokens that were given before it say nothing of the choice
+    chosen = trace.meta.get("forced", 0)  # tokens that were given before it say nothing of the choice
     below = [step for step, (logit, top) in enumerate(pairs) if step >= chosen and logit < top[0]]
     return not below or f"at step {below[0]} the token taken is not the raw argmax, nor at {len(below) - 1} others"
 

@@ -68,6 +68,7 @@ def made(tokens: Sequence[int], bits: Sequence[int], config: RunConfig | None = 
         "rows": [{"prompt_ids": [1, 2, 3], "pads": 0, "token_ids": list(tokens)}] * config.rows,
         "inputs": {"rows": [config.rows], "forwards": steps, "cached": config.use_cache is not False, "deviations": {}},
         "tensors": {"parameters": "w", "buffers": "b"},
+        "forced": 0,
         "finish_reason": "length",
         "partial": False,
         "error": None,

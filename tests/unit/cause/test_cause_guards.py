@@ -88,7 +88,7 @@ def test_two_dtypes_of_one_checkpoint_are_honest_and_of_two_are_not():
 
 def test_an_old_record_is_neither_honest_nor_dishonest():
     old = made(TOKENS, BITS)
-    del old.meta["inputs"], old.meta["tensors"]
+    del old.meta["inputs"], old.meta["tensors"], old.meta["forced"]
     unknown = [guard.name for guard in guards(old, HONEST) if guard.ok is None]
     assert unknown == ["inputs", "weights", "buffers", "batch", "cache", "observer"]
 
