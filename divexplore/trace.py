@@ -70,7 +70,7 @@ class Trace:
     meta
         Plain JSON values: ``format``, ``model``, ``prompt`` (``text``, ``ids``, ``chat``), ``requested``,
         ``effective``, ``rows`` (of the whole batch: ``prompt_ids``, ``pads``, ``token_ids``), ``forced`` (how many of the
-        first tokens were given, not chosen), ``finish_reason``
+        first tokens were given, not chosen), ``max_new_tokens`` (how many were asked for), ``finish_reason``
         (``length``, ``eos``, ``stopped``, ``invalid``, ``error``), ``partial``, ``error``, ``invalid``, ``warnings``,
         ``snapshot``, ``texts`` (display text of every id in the table, by id as a string).
     """

@@ -115,7 +115,7 @@ def compare(
         sides = ((config_a, trace_a), (config_b, trace_b))
         observed = [observe(model, encoded, config, trace) for config, trace in sides]
     steps = _steps_table(common.epsilons, [value != 0 for value in common.epsilons])
-    return _assemble(trace_a, trace_b, steps, columns, split, gathered, pair, observed)
+    return _assemble(trace_a, trace_b, steps, columns, split, gathered, pair, observed, evidence)
 
 
 def compare_traces(a: Trace, b: Trace) -> Comparison:
@@ -183,6 +183,7 @@ def _assemble(
     evidence: Evidence | None = None,
     pair: Pair | None = None,
     observed: list[str | None] | None = None,
+    asked: str | None = None,
 ) -> Comparison:
     checks = guards(a, b, steps["epsilon"].to_list(), observed)
     return Comparison(
@@ -195,4 +196,5 @@ def _assemble(
         evidence=evidence,
         guards=checks,
         pair=pair,
+        evidence_asked=asked,
     )

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
+    from divexplore.comparison.attribution import Attribution
+    from divexplore.comparison.cause import Cause
     from divexplore.comparison.evidence import Evidence
     from divexplore.comparison.guards import Guard
     from divexplore.comparison.ladder import Pair
+    from divexplore.comparison.layers import LayerDrift
+    from divexplore.comparison.operations import OperationTrace
     from divexplore.comparison.verdict import Judgement, Verdict
     from divexplore.trace import Trace
 
@@ -77,6 +81,10 @@ class Comparison:
         Checks that both runs did what was asked.
     pair
         The model and the two configurations while the comparison is live; ``None`` once it was saved and loaded.
+    cause
+        What was found out about the cause of the difference; ``None`` until somebody asks (`with_cause`).
+    evidence_asked
+        How much was asked of `divexplore.compare`: ``fast``, ``default`` or ``full``; ``None`` for recorded traces.
     """
 
     a: Trace
@@ -88,6 +96,8 @@ class Comparison:
     evidence: Evidence | None = None
     guards: tuple[Guard, ...] = ()
     pair: Pair | None = None
+    cause: Cause | None = None
+    evidence_asked: str | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -119,6 +129,29 @@ class Comparison:
         """First step of the common prefix whose raw rows differ in value."""
         drifted = self.steps.filter(self.steps["differs"])["step"]
         return int(drifted[0]) if len(drifted) else None
+
+    def with_cause(
+        self,
+        *,
+        attribution: Attribution | None = None,
+        operations: OperationTrace | None = None,
+        layers: LayerDrift | None = None,
+    ) -> Comparison:
+        """The same comparison with what was found out about its cause; parts that are left out stay as they are.
+
+        Parameters
+        ----------
+        attribution, operations, layers
+            What `divexplore.attribute`, `divexplore.trace_ops` and `divexplore.layer_drift` gave for the same pair.
+
+        Raises
+        ------
+        Refusal
+            On what was found out about another pair of configurations.
+        """
+        from divexplore.comparison.cause import with_cause
+
+        return with_cause(self, attribution=attribution, operations=operations, layers=layers)
 
     def fork(self, side: str, step: int, token: int, max_new_tokens: int | None = None) -> Trace:
         """Take another token at one step and go on in that side's configuration.

@@ -46,6 +46,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
             "b": _side_dict(split.b, b, split.step),
         },
         **_evidence_dict(comparison),
+        "cause": None if comparison.cause is None else comparison.cause.to_dict(),
     }
 
 
@@ -90,6 +91,8 @@ def to_text(comparison: Comparison) -> str:
         lines += [_top3("A", a, step, comparison.split.a), _top3("B", b, step, comparison.split.b)]
         lines += [_swing(comparison)]
     lines += [f"  {sentence}" for sentence in judgement.evidence]
+    if comparison.cause is not None:
+        lines += ["", *(f"cause   {sentence}" for sentence in comparison.cause.sentences)]
     software, hardware = summary(a.meta["snapshot"])
     lines += ["", software, hardware, f"next    {judgement.next}"]
     return "\n".join(line for line in lines if line is not None)
@@ -107,6 +110,7 @@ def to_markdown(comparison: Comparison) -> str:
         f"- differs: {differences(a, b)}",
         f"- drift: {_drift(comparison)}",
         *(f"- {sentence}" for sentence in judgement.evidence),
+        *(f"- cause: {sentence}" for sentence in (comparison.cause.sentences if comparison.cause else ())),
         "",
         "| side | text around the split |",
         "| --- | --- |",
@@ -158,7 +162,11 @@ def _evidence_dict(comparison: Comparison) -> dict[str, Any]:
         "referee": facts.pop("referee", None),
         "cascade": facts.pop("cascade", None),
         "guards": [guard.to_dict() for guard in comparison.guards],
-        "evidence": {"sentences": list(comparison.judgement.evidence), "measured": facts or None},
+        "evidence": {
+            "sentences": list(comparison.judgement.evidence),
+            "measured": facts or None,
+            "asked": comparison.evidence_asked,
+        },
     }
 
 

@@ -1,4 +1,4 @@
-"""A comparison on disk: a folder of two traces, two tables and the judgement, readable without the model."""
+"""A comparison on disk: a folder of two traces, tables, and the judgement, readable without the model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from divexplore.comparison.cause import TABLES, Cause
 from divexplore.comparison.comparison import Comparison, Side, Split
 from divexplore.comparison.evidence import Evidence
 from divexplore.comparison.guards import Guard
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "save"]
 
 _FACTS, _TABLES, _MEASURED = "comparison.json", ("steps", "columns"), ("forced", "floor")
+_CAUSE = [f"cause_{name}" for names in TABLES.values() for name in names]
 
 
 def save(comparison: Comparison, folder: str | Path) -> Path:
@@ -31,8 +33,10 @@ def save(comparison: Comparison, folder: str | Path) -> Path:
     for name in _TABLES:
         getattr(comparison, name).write_parquet(folder / f"{name}.parquet")
     evidence = comparison.evidence
-    for name in _MEASURED:
-        table = None if evidence is None else getattr(evidence, name)
+    optional = {name: None if evidence is None else getattr(evidence, name) for name in _MEASURED}
+    found = {} if comparison.cause is None else comparison.cause.tables()
+    optional |= {name: found.get(name.removeprefix("cause_")) for name in _CAUSE}
+    for name, table in optional.items():
         (folder / f"{name}.parquet").unlink(missing_ok=True)  # of an earlier comparison in the same folder
         if table is not None:
             table.write_parquet(folder / f"{name}.parquet")
@@ -75,6 +79,7 @@ def load(folder: str | Path) -> Comparison:
         split = None if facts["split"] is None else _split(facts["split"])
         evidence = _evidence(facts, folder)
         guards = tuple(Guard(**guard) for guard in facts["guards"])
+        cause = _cause(facts, folder)
     except Exception as error:
         raise FormatError(
             f"the comparison in {folder.name} is damaged ({error})",
@@ -90,6 +95,8 @@ def load(folder: str | Path) -> Comparison:
         split=split,
         evidence=evidence,
         guards=guards,
+        cause=cause,
+        evidence_asked=facts["evidence"].get("asked"),
     )
 
 
@@ -104,6 +111,16 @@ def _evidence(facts: dict[str, Any], folder: Path) -> Evidence | None:
     if tables["forced"] is None:
         raise ValueError("forced.parquet is missing")
     return Evidence.from_dict(measured, tables["forced"], tables["floor"])
+
+
+def _cause(facts: dict[str, Any], folder: Path) -> Cause | None:
+    import polars as pl
+
+    found = facts.get("cause")  # folders of the first days have none
+    if found is None:
+        return None
+    asked = [name for part, names in TABLES.items() if found[part] is not None for name in names]
+    return Cause.from_dict(found, {name: pl.read_parquet(folder / f"cause_{name}.parquet") for name in asked})
 
 
 def _split(facts: dict[str, Any]) -> Split:

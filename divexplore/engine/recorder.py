@@ -45,6 +45,7 @@ class Recorder:
         self._error: str | None = None
         self.finish_reason = "length"
         self.forced = 0
+        self.asked: int | None = None  # steps, where a number of them was asked for
         self.warnings: list[str] = []
         self.witness = Witness(batch, in_force["use_cache"])
         self.tensors: dict[str, str | None] = {}
@@ -181,6 +182,7 @@ class Recorder:
             "inputs": self.witness.facts(),
             "tensors": self.tensors,
             "forced": self.forced,
+            "max_new_tokens": self.asked,
             "finish_reason": self.finish_reason,
             "partial": self.finish_reason in ("stopped", "error"),
             "error": self._error,

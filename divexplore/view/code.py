@@ -7,24 +7,72 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from divexplore.comparison.comparison import Comparison
+    from divexplore.trace import Trace
 
 __all__ = ["as_code"]
+
+_QUESTIONS = {"attribution": "attribute", "operations": "trace_ops", "layers": "layer_drift"}
 
 
 def as_code(comparison: Comparison) -> str:
     """A script that makes this comparison again; its last name is ``comparison``.
 
-    The number of steps asked for is the longer of the two runs: a run that met its end earlier will meet it again.
+    What was asked for is in the records. Of traces that were recorded elsewhere it is not known: then as many steps are
+    asked for as the longer run has, for a run that met its end earlier will meet it again.
     """
     a, b = comparison.a, comparison.b
-    prompt = a.meta["prompt"]
-    what = prompt["text"] if prompt.get("text") is not None else prompt["ids"]
-    arguments = [repr(a.meta["model"]["name"]), repr(what), f"a={_call(a.requested)}", f"b={_call(b.requested)}"]
-    arguments.append(f"max_new_tokens={max(len(a), len(b), 1)}")
-    if prompt.get("text") is not None and prompt.get("chat") is not None:
-        arguments.append(f"chat={bool(prompt['chat'])}")
-    lines = "".join(f"    {argument},\n" for argument in arguments)
-    return f"import divexplore as dx\n\ncomparison = dx.compare(\n{lines})\n"
+    branch = b.meta.get("fork") if a.requested == b.requested else None
+    steps = max(_asked(a), 1) if branch else max(_asked(a), _asked(b), 1)
+    chat = _chat(a)
+    given = [repr(a.meta["model"]["name"]), _prompt(a), f"a={_call(a.requested)}"]
+    given += [f"b={_call(b.requested)}", f"max_new_tokens={steps}", *chat]
+    if branch:
+        given.append("evidence='fast'")
+        taken = f'"a", {branch["step"]}, {branch["token_id"]}, {_asked(b)}'
+        then = f"comparison = dx.compare_traces(whole.a, whole.fork({taken}))\n"
+        return f"import divexplore as dx\n\n{_statement('whole', 'compare', given)}{then}"
+    if comparison.evidence_asked is not None:
+        given.append(f"evidence={comparison.evidence_asked!r}")
+    return (
+        f"import divexplore as dx\n\n{_statement('comparison', 'compare', given)}{_cause(comparison, given[:4], chat)}"
+    )
+
+
+def _cause(comparison: Comparison, pair: list[str], chat: list[str]) -> str:
+    """The questions about the cause that the screen has answers to."""
+    found = comparison.cause
+    if found is None:
+        return ""
+    asked = {
+        "attribution": None if found.attribution is None else f"max_new_tokens={found.attribution.steps}",
+        "operations": None if found.operations is None else f"step={found.operations.step}",
+        "layers": None if found.layers is None else f"max_new_tokens={found.layers.logits.height}",
+    }
+    lines = []
+    for part, how in asked.items():
+        if how is not None:
+            call = _statement("found", _QUESTIONS[part], [*pair, how, *chat])
+            lines.append(f"\n{call}comparison = comparison.with_cause({part}=found)\n")
+    return "".join(lines)
+
+
+def _asked(trace: Trace) -> int:
+    return trace.meta.get("max_new_tokens") or len(trace)
+
+
+def _prompt(trace: Trace) -> str:
+    prompt = trace.meta["prompt"]
+    return repr(prompt["text"] if prompt.get("text") is not None else prompt["ids"])
+
+
+def _chat(trace: Trace) -> list[str]:
+    prompt = trace.meta["prompt"]
+    known = prompt.get("text") is not None and prompt.get("chat") is not None
+    return [f"chat={bool(prompt['chat'])}"] if known else []
+
+
+def _statement(name: str, function: str, arguments: list[str]) -> str:
+    return f"{name} = dx.{function}(\n{''.join(f'    {argument},{chr(10)}' for argument in arguments)})\n"
 
 
 def _call(fields: Mapping[str, Any]) -> str:
