@@ -1,17 +1,19 @@
 """Memory that a recorded run holds at its end, beside what ``generate(output_logits=True)`` keeps of the same steps.
 
 ``python benchmarks/recording_memory.py --model smollm2-135m-instruct --steps 512``. Both are counted from what they hold:
-the trace's table and facts on one side, the tensors of logits on the other. High-water marks of fresh processes stand
-beside them; each is taken from after the load to the end of the run.
+the trace's table and facts on one side, the tensors of logits on the other. Beside them stands by how much the resident
+memory of a fresh process grew from before the run to after it, with the result still alive; high-water marks would only
+show the load.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import sys
 from typing import Any
+
+import psutil
 
 PROMPTS = {
     "fairy-tales": "The giant",
@@ -28,27 +30,27 @@ def main() -> None:
     given = arguments.parse_args()
     fresh = multiprocessing.get_context("spawn")
     print(f"{given.model}, {given.steps} steps in {given.dtype}")
-    print(f"{'':26}{'steps':>7}{'held MB':>10}{'peak growth MB':>16}")
+    print(f"{'':26}{'steps':>7}{'held MB':>10}{'resident MB':>13}")
     held = []
     for name, task in (("recorded run", recorded), ("generate, output_logits", generated)):
-        with fresh.Pool(1) as pool:  # a process each: a high-water mark never comes down
-            steps, size, peak = pool.apply(task, (given.model, given.dtype, given.steps))
+        with fresh.Pool(1) as pool:  # a process each: freed memory is not always given back
+            steps, size, grown = pool.apply(task, (given.model, given.dtype, given.steps))
         held.append(size)
-        print(f"{name:26}{steps:7}{size / 1e6:10.2f}{peak / 1e6:16.1f}")
+        print(f"{name:26}{steps:7}{size / 1e6:10.2f}{grown / 1e6:13.1f}")
     print(f"held by the trace ÷ held by generate: 1/{held[1] / held[0]:.0f}")
 
 
 def recorded(name: str, dtype: str, steps: int) -> tuple[int, int, int]:
-    """Steps, bytes of the trace, and growth of the high-water mark during the run."""
+    """Steps, bytes of the trace, and growth of resident memory during the run."""
     import divexplore as dx
 
     model, before = prepared(name, dtype)
     trace = dx.run(model, PROMPTS[name], {"dtype": dtype}, steps)
-    return len(trace), trace.table.estimated_size() + size_of(trace.meta), high_water() - before
+    return len(trace), trace.table.estimated_size() + size_of(trace.meta), resident() - before
 
 
 def generated(name: str, dtype: str, steps: int) -> tuple[int, int, int]:
-    """Steps, bytes of the logits, and growth of the high-water mark during the run."""
+    """Steps, bytes of the logits, and growth of resident memory during the run."""
     import torch
 
     model, before = prepared(name, dtype)
@@ -63,21 +65,21 @@ def generated(name: str, dtype: str, steps: int) -> tuple[int, int, int]:
         return_dict_in_generate=True,
     )
     size = sum(logits.numel() * logits.element_size() for logits in result.logits)
-    return len(result.logits), size, high_water() - before
+    return len(result.logits), size, resident() - before
 
 
 def prepared(name: str, dtype: str) -> tuple[Any, int]:
-    """A loaded model that has run once, and the high-water mark after that."""
+    """A loaded model that has run once, and the resident memory after that."""
     import divexplore as dx
 
     model = dx.load_model(name)
     dx.run(model, PROMPTS[name], {"dtype": dtype}, 2)
-    return model, high_water()
+    return model, resident()
 
 
-def high_water() -> int:
-    """Largest resident memory of this process so far, bytes."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def resident() -> int:
+    """Resident memory of this process, bytes."""
+    return int(psutil.Process().memory_info().rss)
 
 
 def size_of(value: Any) -> int:
