@@ -45,7 +45,7 @@ def main() -> None:
     asked = parser.parse_args()
     transformers.logging.set_verbosity_error()
     model = dx.load_model(asked.model)
-    broken, splits, ties, flips = [], 0, 0, 0
+    broken, more, splits, ties, flips = [], [], 0, 0, 0
     started = time.monotonic()
     print(
         f"{'verdict':>13} {'split':>5} {'gap A':>7} {'gap B':>7} {'eps':>6} {'÷floor':>6} {'fp64':>8}  cascade; referee"
@@ -58,9 +58,14 @@ def main() -> None:
         if found.split is not None:
             splits += 1
             ties += found.split.a.exact_tie or found.split.b.exact_tie
-            flips += len(found.evidence.cascade.independent_flips)
+            cascade = found.evidence.cascade
+            flips += len(cascade.independent_flips)
+            if len(cascade.independent_flips) > cascade.differing_tokens + cascade.rejoins:
+                more.append(f"{prompt}: {cascade}")
     print(f"{splits} of {len(PROMPTS)} prompts split within {asked.steps} steps; {ties} with an exact tie on a side;")
     print(f"{flips} flips under teacher forcing in all; {time.monotonic() - started:.0f} s")
+    # no law: streams that meet again have other prefixes, on which B may agree where it flips on A's
+    print(f"more flips than differing tokens and re-joins: {len(more)}", *more, sep="\n")
     print(f"laws broken: {len(broken)}", *broken, sep="\n")
 
 
@@ -89,8 +94,6 @@ def describe(found: dx.Comparison) -> tuple[str, list[str]]:
     if not 0 <= split.pair_swing <= 2 * split.epsilon * (1 + 1e-12):
         wrong.append(f"swing {split.pair_swing} above 2 * {split.epsilon}")
     cascade, referee = evidence.cascade, evidence.referee
-    if len(cascade.independent_flips) > cascade.differing_tokens + cascade.rejoins:
-        wrong.append(f"{len(cascade.independent_flips)} flips")
     opinion = "undecided" if referee.undecided else f"{referee.text!r} by {referee.gap:.3g}"
     ratio = split.epsilon / evidence.floor_at(split.step)
     return (

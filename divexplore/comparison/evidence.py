@@ -80,10 +80,12 @@ class Cascade:
         first = self.independent_flips[0].step if self.independent_flips else None
         if first is None:
             return f"no flip under teacher forcing; {self.differing_tokens} of {self.later_tokens} later tokens differ"
-        return (
-            f"1 flip at step {first}; {self.differing_tokens - 1} of {self.later_tokens - 1} later tokens differ, "
-            f"{len(self.independent_flips) - 1} of them independently"
-        )
+        differing, further = self.differing_tokens - 1, len(self.independent_flips) - 1
+        told = f"1 flip at step {first}; {differing} of {self.later_tokens - 1} later tokens differ"
+        if further <= differing:
+            return f"{told}, {further} of them independently"
+        # where the streams meet again, B on its own prefix can agree at a step at which it flips on A's
+        return f"{told}; on A's tokens B would choose another one at {further} further steps"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

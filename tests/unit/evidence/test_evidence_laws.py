@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from small_models import PROMPT, small
 
 import divexplore as dx
+from divexplore.comparison.evidence import Cascade, Flip
 from divexplore.comparison.ladder import TopRung, structural_part
 from divexplore.testing import faults
 from divexplore.ulp import UNIT_ROUNDOFF
@@ -96,3 +97,23 @@ def test_a_run_against_itself_has_nothing_to_vanish(dtype):
     assert found.evidence.ladder[-1].epsilon_max == 0
     assert torch.tensor(found.evidence.floor["e_a"].to_list()).max() > 0, "the rounding is there all the same"
     assert found.evidence.floor["e_a"].to_list() == found.evidence.floor["e_b"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("differing", "later", "steps", "told"),
+    [
+        (213, 251, [37], "1 flip at step 37; 212 of 250 later tokens differ, 0 of them independently"),
+        (
+            1,
+            35,
+            [15, 37, 39],
+            "0 of 34 later tokens differ; on A's tokens B would choose another one at 2 further steps",
+        ),
+        (4, 9, [], "no flip under teacher forcing; 4 of 9 later tokens differ"),
+    ],
+)
+def test_a_cascade_is_told_in_a_sentence_that_its_numbers_allow(differing, later, steps, told):
+    """After a re-join both prefixes differ: a step may flip on A's tokens at which the free runs agree."""
+    flips = tuple(Flip(step=step, gap=0.0, epsilon=0.25) for step in steps)
+    cascade = Cascade(differing_tokens=differing, later_tokens=later, rejoins=1, independent_flips=flips)
+    assert told in str(cascade)
