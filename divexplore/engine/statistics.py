@@ -52,8 +52,8 @@ def row_statistics(row: torch.Tensor, k: int) -> RowStatistics:
     digest = hashlib.blake2b(row_bytes(row), digest_size=16).digest()
     ids, logits = top_k(row, min(k, len(row)))
     largest = float(logits[0])
-    # below -745 exp is 0 in fp64; an id at -inf would add 0 * -inf to the entropy, which is NaN and not nothing
-    shifted = (row.double() - largest).clamp_(min=-745.0)
+    # exp(-800) is 0 in fp64; an id at -inf would add 0 * -inf to the entropy, which is NaN and not nothing
+    shifted = (row.double() - largest).clamp_(min=-800.0)
     weights = shifted.exp()
     total = float(weights.sum())
     log_total = math.log(total) if total > 0 else math.nan
