@@ -161,6 +161,14 @@ def policy(case: Case) -> Finding | None:
                     "Compare the generation settings of both sides, generation_config included.",
                 )
     if case.split is not None:
+        step = case.split.step
+        for name, trace, side in (("A", a, case.split.a), ("B", b, case.split.b)):
+            if step < trace.meta["forced"] and side.logit < float(trace.top_logits[step, 0]):
+                return Finding(
+                    f"{name}'s token {side.text!r} at step {step} was given, not chosen: its raw logit {side.logit:.6g} is "
+                    f"below the raw maximum {float(trace.top_logits[step, 0]):.6g}.",
+                    "Read what follows as a branch that a person forced, not as a divergence.",
+                )
         return None
     ended = {a.finish_reason, b.finish_reason}
     if ended == {"eos", "length"} or (ended == {"length"} and len(a) != len(b)):

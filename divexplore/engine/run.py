@@ -66,7 +66,7 @@ def run(
     progress
         Called after each step; see `Progress`.
     stop
-        Asked after each step; when it answers true the run ends and the trace is kept, marked partial.
+        Asked before each step; when it answers true the run ends and the trace is kept, marked partial.
 
     Returns
     -------
@@ -205,6 +205,9 @@ def _decode(
     ended = [False] * len(batch.prompts)
     tokens: torch.Tensor | None = None
     for step in range(max_new_tokens):
+        if stop is not None and stop():  # asked before a forward: the step under way is the last one
+            recorder.finish_reason = "stopped"
+            return
         started = time.perf_counter()
         logits = advance(tokens)
         row = logits[batch.row]
@@ -228,9 +231,6 @@ def _decode(
             progress(step + 1, max_new_tokens, recorder.tail())
         if step >= len(forced) and token in model.eos_ids:
             recorder.finish_reason = "eos"
-            return
-        if stop is not None and step + 1 < max_new_tokens and stop():
-            recorder.finish_reason = "stopped"
             return
     recorder.finish_reason = "length"
 

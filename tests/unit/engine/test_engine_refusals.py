@@ -168,9 +168,16 @@ def test_stop_in_mid_run_keeps_the_trace_and_takes_at_most_one_more_step():
 
 
 def test_a_stop_after_the_last_step_is_no_partial_run():
-    trace = run(small(), PROMPT, None, 1, stop=lambda: True)
+    done: list[int] = []
+    trace = run(small(), PROMPT, None, 2, progress=lambda *told: done.append(told[0]), stop=lambda: 2 in done)
+    assert done == [1, 2]
     assert trace.finish_reason == "length"
     assert not trace.partial
+
+
+def test_a_run_that_was_stopped_before_it_began_has_no_step():
+    trace = run(small(), PROMPT, None, 2, stop=lambda: True)
+    assert (len(trace), trace.finish_reason, trace.partial) == (0, "stopped", True)
 
 
 def test_progress_tells_steps_and_the_end_of_the_text(fairy_tales):

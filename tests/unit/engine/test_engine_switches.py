@@ -106,7 +106,7 @@ def test_as_before_after_what_passes_through(model, during, before, error):
 
 
 def test_as_before_after_a_stop(model, during, before):
-    trace = run(model, PROMPT, OTHER, 4, stop=lambda: True)
+    trace = run(model, PROMPT, OTHER, 4, stop=lambda: bool(during))
     assert_in_force(during[-1], trace)
     assert trace.finish_reason == "stopped"
     assert switches(model.instance()) == before

@@ -172,6 +172,8 @@ def test_a_fork_is_a_trace_that_can_be_compared():
     against = dx.compare_traces(found.b, branch)
     assert against.first_divergence == 3
     assert against.first_drift is None, "the overruled row is the same row"
+    assert against.verdict == "policy"
+    assert "was given, not chosen" in against.why
     longer = found.fork("a", 0, other, 4)
     assert len(longer) == 4
 
