@@ -32,4 +32,3 @@ def spacing(x: ArrayLike, dtype: str) -> NDArray[np.float64]:
     exponent = np.where(x == 0, _SMALLEST_EXPONENT[dtype], exponent - 1)
     exponent = np.maximum(exponent, _SMALLEST_EXPONENT[dtype])
     return np.where(finite, np.ldexp(1.0, exponent - EXPLICIT_BITS[dtype]), np.nan)
-
