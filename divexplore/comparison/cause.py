@@ -122,7 +122,8 @@ def _check(comparison: Comparison, name: str, part: Any) -> None:
     """Refuse what was found out about another pair: a cause that is not this one's would be believed."""
     a, b = comparison.a.requested, comparison.b.requested
     if name == "attribution":
-        asked, allowed = list(part.fields), list(RunConfig.of(a).difference(RunConfig.of(b)))
+        asked: list[Any] = list(part.fields)
+        allowed: list[Any] = list(RunConfig.of(a).difference(RunConfig.of(b)))
     else:
         asked, allowed = [part.a.to_dict(), part.b.to_dict()], [a, b]
     if asked != allowed:

@@ -159,7 +159,7 @@ def layer_drift(
             forced=free.token_ids,
             on_row=see,
             progress=_labelled(progress, "B on A's tokens"),
-            stop=lambda: choices[-1][0] != choices[-1][1] or (stop is not None and stop()),
+            stop=lambda: (bool(choices) and choices[-1][0] != choices[-1][1]) or (stop is not None and stop()),
         )
     if not epsilons:
         raise Refusal("layers of a run without a whole step", "a run with one", "Choose another configuration for B.")
