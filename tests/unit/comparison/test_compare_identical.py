@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from transformers import LlamaForCausalLM
 
 from divexplore.comparison.compare import compare, compare_traces
 from divexplore.comparison.verdict import Verdict
@@ -50,6 +52,20 @@ def test_the_order_of_casts_leaves_no_mark(fairy_tales):
     run(fairy_tales, PROMPT, {"dtype": "float16"}, 2)
     run(fairy_tales, PROMPT, {"dtype": "bfloat16"}, 2)
     assert compare_traces(before, run(fairy_tales, PROMPT, {"dtype": "float32"}, STEPS)).verdict is Verdict.IDENTICAL
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_cast_is_what_from_pretrained_loads_in_that_dtype(fairy_tales, tmp_path, dtype):
+    """Parameters are rounded and buffers are not: a rounded ``inv_freq`` would cost more than a batch of eight."""
+    fairy_tales.to_transformers().save_pretrained(tmp_path)
+    theirs = LlamaForCausalLM.from_pretrained(tmp_path, dtype=getattr(torch, dtype))
+    loaded = load_model(theirs, fairy_tales.tokenizer)
+    text = "Once upon a time there was a giant who lived in a castle behind the dark forest"
+    one, other = (
+        run(model, text, config, STEPS) for model, config in ((fairy_tales, {"dtype": dtype}), (loaded, None))
+    )
+    assert other.dtype == dtype
+    assert compare_traces(one, other).verdict is Verdict.IDENTICAL
 
 
 def test_the_bundled_pair_is_a_comparison_that_can_fail(fairy_tales):
