@@ -38,27 +38,30 @@ def forwards(
     ids, mask, positions = batch.inputs(next(net.parameters()).device)
     cache = DynamicCache(config=net.config.get_text_config(decoder=True)) if use_cache else None
 
-    def forward(start: int, stop: int) -> torch.Tensor:
+    def forward(ids: torch.Tensor, positions: torch.Tensor, columns: int) -> torch.Tensor:
         given: dict[str, Any] = {"use_cache": use_cache, "return_dict": True}
         if cache is not None:
             given[cache_name] = cache
         if "position_ids" in accepted:
-            given["position_ids"] = positions[:, start:stop]
+            given["position_ids"] = positions
         if "logits_to_keep" in accepted:
             given["logits_to_keep"] = 1
-        visible = None if mask is None else mask[:, :stop]
-        # contiguous() where `generate` clones: a strided slice would be another input to the same kernel
-        return net(input_ids=ids[:, start:stop].contiguous(), attention_mask=visible, **given).logits[:, -1]
+        return net(input_ids=ids, attention_mask=None if mask is None else mask[:, :columns], **given).logits[:, -1]
 
     with torch.inference_mode():
         width = ids.shape[1]
         for start in range(0, width, prefill_chunk or width):
-            logits = forward(start, min(start + (prefill_chunk or width), width))
+            stop = min(start + (prefill_chunk or width), width)
+            # contiguous() where `generate` clones: a strided slice would be another input to the same kernel
+            logits = forward(ids[:, start:stop].contiguous(), positions[:, start:stop], stop)
     while True:
         tokens = yield logits
         with torch.inference_mode():
-            ids = torch.cat([ids, tokens[:, None]], dim=-1)
-            positions = torch.cat([positions, positions[:, -1:] + 1], dim=-1)
+            width += 1
             if mask is not None:
                 mask = torch.cat([mask, mask.new_ones(mask.shape[0], 1)], dim=-1)
-            logits = forward(ids.shape[1] - 1 if use_cache else 0, ids.shape[1])
+            fed, after = tokens[:, None], positions[:, -1:] + 1
+            # with a cache the new tokens are all that is fed
+            ids = fed if use_cache else torch.cat([ids, fed], dim=-1)
+            positions = after if use_cache else torch.cat([positions, after], dim=-1)
+            logits = forward(ids, positions, width)

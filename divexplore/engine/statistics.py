@@ -52,12 +52,14 @@ def row_statistics(row: torch.Tensor, k: int) -> RowStatistics:
     digest = hashlib.blake2b(row_bytes(row), digest_size=16).digest()
     ids, logits = top_k(row, min(k, len(row)))
     largest = float(logits[0])
-    # exp(-800) is 0 in fp64; an id at -inf would add 0 * -inf to the entropy, which is NaN and not nothing
-    shifted = (row.double() - largest).clamp_(min=-800.0)
-    weights = shifted.exp()
+    # numpy from here on: torch would wake its threads for each of these small steps
+    with np.errstate(invalid="ignore"):  # of inf - inf, in a row that is not valid
+        # exp(-800) is 0 in fp64; an id at -inf would add 0 * -inf to the entropy, which is NaN and not nothing
+        shifted = np.maximum(row.double().numpy() - largest, -800.0)
+    weights = np.exp(shifted)
     total = float(weights.sum())
     log_total = math.log(total) if total > 0 else math.nan
-    entropy = log_total - float(shifted.mul_(weights).sum()) / total
+    entropy = log_total - float((weights * shifted).sum()) / total
     margin = largest - float(logits[1]) if len(logits) > 1 else math.inf
     return RowStatistics(ids, logits, largest + log_total, max(0.0, entropy), margin, digest)
 
@@ -73,11 +75,12 @@ def top_k(row: torch.Tensor, k: int) -> tuple[NDArray[np.int32], NDArray[np.floa
     ``torch.topk`` picks arbitrary ids among those tied with the k-th value, so it is asked only for that value; all ids
     that are not below it are then sorted, in the order of ids where they tie.
     """
-    lowest = torch.topk(row, k).values[-1]
-    found = torch.nonzero(~(row < lowest))[:, 0]  # so that NaN, which compares with nothing, is not lost
-    logits = row[found].double().numpy()
-    order = np.argsort(-logits, kind="stable")[:k]
-    return found.numpy()[order].astype(np.int32), logits[order]
+    lowest = float(torch.topk(row, k).values[-1])
+    wide = row.double().numpy()
+    found = np.flatnonzero(~(wide < lowest))  # so that NaN, which compares with nothing, is not lost
+    order = np.argsort(-wide[found], kind="stable")[:k]
+    ids = found[order]
+    return ids.astype(np.int32), wide[ids]
 
 
 def computing_dtype(row: torch.Tensor, parameters: torch.dtype) -> str:
