@@ -23,6 +23,7 @@ MODULES = (
     "timeline.js",
     "tab_logits.js",
     "tab_cascade.js",
+    "tab_cause.js",
     "tab_snapshot.js",
     "tabs.js",
     "toolbar.js",
@@ -30,7 +31,7 @@ MODULES = (
 )
 """In the order of their imports: a module comes after those that it imports. The last one exports ``{ render }``."""
 
-STYLES = ("frame.css", "streams.css", "panels.css")
+STYLES = ("frame.css", "streams.css", "panels.css", "cause.css")
 
 _IMPORT = re.compile(r"^import\s[^;]*?from\s+\"\./[\w./]+\";\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)

@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLOURS", "SERIES", "specs", "timeline", "top_bars"]
+__all__ = ["COLOURS", "SERIES", "dressed", "specs", "timeline", "top_bars"]
 
 COLOURS = {"a": "#0072B2", "b": "#D55E00", "epsilon": "#CC79A7", "floor": "#808080"}
 """Okabe and Ito's palette, which stays apart for colour-blind readers; grey for the noise floor."""
@@ -64,7 +64,7 @@ def timeline(values: NDArray[np.float64], shown: list[str]) -> alt.LayerChart:
     rules = marks.mark_rule(color="currentColor", strokeDash=[3, 2], opacity=0.75).encode(x="step:Q")
     words = marks.mark_text(align="left", dx=4, dy=4, baseline="top", fontSize=10, color="currentColor")
     labels = words.encode(x="step:Q", y=alt.value(0), text="label:N")
-    return _dressed(alt.layer(lines, ties, rules, labels).properties(width=600, height=104))
+    return dressed(alt.layer(lines, ties, rules, labels).properties(width=600, height=104))
 
 
 def top_bars() -> alt.Chart:
@@ -74,7 +74,7 @@ def top_bars() -> alt.Chart:
     """
     chart = alt.Chart(alt.NamedData("top"), width=280, height=alt.Step(8)).mark_bar(cornerRadiusEnd=2)
     colour = alt.Color("side:N").scale(domain=["A", "B"], range=[COLOURS["a"], COLOURS["b"]])
-    return _dressed(
+    return dressed(
         chart.encode(
             x=alt.X("probability:Q").axis(tickCount=4, format="~g").title("probability"),
             y=alt.Y("label:N")
@@ -97,7 +97,7 @@ def _axis(values: NDArray[np.float64]) -> tuple[float, list[float]]:
     return 10.0**low, [0.0, *(10.0**power for power in range(high, low - 1, -every))]
 
 
-def _dressed(chart: Any) -> Any:
+def dressed(chart: Any) -> Any:
     """Colours of the text around it, so that one specification serves light, dark and forced colours."""
     ink = {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 10, "titleFontSize": 10}
     lines = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick")}

@@ -12,7 +12,7 @@ import traitlets
 from divexplore.errors import Refusal, nearest
 from divexplore.view import assets, vega
 from divexplore.view.export import page
-from divexplore.view.payload import summarise
+from divexplore.view.payload import Payload, summarise
 from divexplore.view.static import static_html
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ class ComparisonView(anywidget.AnyWidget):
     selected = traitlets.Int(0).tag(sync=True)
     """Selected column of the alignment, from 0. The browser sets it first, and paints before Python hears of it."""
 
+    tab = traitlets.Unicode("").tag(sync=True)
+    """Name of the open tab, such as ``"Cause"``; the first one where it is empty or not there."""
+
     live = traitlets.Bool(True).tag(sync=True)
     """Whether the browser may ask Python; what needs it hides where this is false."""
 
@@ -76,7 +79,7 @@ class ComparisonView(anywidget.AnyWidget):
         if not hasattr(comparison, "judgement"):
             raise Refusal(f"a {type(comparison).__name__} to view", "a Comparison", "Pass what dx.compare gave.")
         self._payload = summarise(comparison)
-        self._check(selected)
+        self._check(selected, self._payload)
         header = self._payload.header
         options = {} if layout is None else {"layout": layout}
         super().__init__(
@@ -88,13 +91,22 @@ class ComparisonView(anywidget.AnyWidget):
         )
         self.on_msg(self._answer)
 
-    def show(self, comparison: Comparison) -> None:
-        """Show another comparison in the same place, its split selected."""
-        self._payload = summarise(comparison)
+    def show(self, comparison: Comparison, *, selected: int | None = None, tab: str = "") -> None:
+        """Show another comparison in the same place, its split selected unless a column is given, a tab opened.
+
+        Raises
+        ------
+        Refusal
+            On a column that is not there.
+        """
+        payload = summarise(comparison)
+        self._check(selected, payload)
+        self._payload = payload
         with self.hold_sync():  # one message: the browser builds the new view once
-            self.meta = self._payload.header
-            self.selected = self._payload.header["selected"]
-            self.data = self._payload.blob
+            self.meta = payload.header
+            self.selected = payload.header["selected"] if selected is None else selected
+            self.tab = tab
+            self.data = payload.blob
 
     def to_html(self) -> str:
         """The view as one page that needs neither a kernel nor a network, the same column selected."""
@@ -114,8 +126,9 @@ class ComparisonView(anywidget.AnyWidget):
         # For a notebook that is opened again without its kernel, and for nbconvert.
         return {**data, "text/html": static_html(self._payload), "text/plain": repr(self)}, metadata
 
-    def _check(self, selected: int | None) -> None:
-        columns = self._payload.header["columns"]
+    @staticmethod
+    def _check(selected: int | None, payload: Payload) -> None:
+        columns = payload.header["columns"]
         if selected is not None and not 0 <= selected < max(columns, 1):
             raise Refusal(f"selected={selected}", f"0 to {max(columns - 1, 0)}", "Choose a column of the alignment.")
 

@@ -13,7 +13,7 @@ import traitlets
 
 from divexplore.errors import Refusal, nearest
 from divexplore.view.comparison_view import ComparisonView
-from divexplore.view.explorer_cause import QUESTIONS, ask
+from divexplore.view.explorer_cause import QUESTIONS, UNITS, ask
 from divexplore.view.explorer_form import choices, presets
 from divexplore.view.explorer_models import Shelf
 from divexplore.view.explorer_panel import RunPanel, complaint
@@ -167,7 +167,7 @@ class Explorer(ipywidgets.VBox):
         if name not in QUESTIONS or self.comparison is None:
             raise Refusal(f"the cause {name!r}", ", ".join(QUESTIONS), "Run first, then ask one of these.")
         comparison = self.comparison
-        self.panel.tell(**{**idle_state(), "phase": "running", "note": QUESTIONS[name]})
+        self.panel.tell(**{**idle_state(), "phase": "running", "unit": UNITS[name], "note": QUESTIONS[name]})
         return self._worker.start(lambda job: self._find_cause(job, comparison, name))
 
     def _refuse_from_within(self) -> None:
@@ -230,10 +230,15 @@ class Explorer(ipywidgets.VBox):
 
     def _find_cause(self, job: Job, comparison: Comparison, name: str) -> None:
         progress = Progress(lambda changes: self._tell(job, **changes))
-        found = ask(name, comparison, lambda done, total, text: progress(text, done, total, ""), job.stopped)
-        if not job.replaced and self.strips is not None:
-            self.strips.show_answer(found)
-            self.panel.tell(**{**idle_state(), "phase": "done", "spoken": f"{QUESTIONS[name]} {found['lines'][0]}"})
+
+        def tell(done: int, total: int, text: str) -> None:
+            progress(QUESTIONS[name] if name == "knob" else text, done, total, "")
+
+        found = ask(name, comparison, tell, job.stopped)
+        if not job.replaced and self.view is not None:
+            self.set_trait("comparison", found)
+            self.view.show(found, selected=self.view.selected, tab="Cause")
+            self.panel.tell(**{**idle_state(), "phase": "done", "spoken": f"{QUESTIONS[name]} The tab Cause says it."})
 
     def _tell(self, job: Job, **changes: Any) -> None:
         if not job.replaced:

@@ -1,64 +1,67 @@
-"""Below the view: which knob, which operation, which layer? Each question has its button, its price and its answer."""
+"""Below the view: which knob, which operation, which layer? Each question has its button and its price."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import traitlets
 
 from divexplore.view.explorer_panel import Strip, esm
+from divexplore.view.explorer_progress import idle_state
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from divexplore.comparison.comparison import Comparison
+    from divexplore.trace import Trace
 
-__all__ = ["QUESTIONS", "CausePanel", "answer", "ask", "prices"]
+__all__ = ["QUESTIONS", "UNITS", "CausePanel", "ask", "prices"]
 
 QUESTIONS = {"knob": "Which knob?", "operation": "Which operation?", "layer": "Which layer?"}
 
-_ROWS = 12
-_COLUMNS = {
-    "knob": ("knob", "a", "b", "first_drift", "drift", "split", "verdict"),
-    "neighbours": ("question", "means", "drift", "split", "verdict"),
-    "operation": ("order", "module", "operation", "shape", "max_abs", "ulps", "share"),
-    "layer": ("layer", "max_abs", "relative"),
-}
+UNITS = {"knob": "runs", "operation": "parts", "layer": "forwards"}
+"""What the progress of each question counts."""
+
+_FORWARDS = 6  # of `trace_ops`, beyond those that reach the step
+_WATCHED = 4  # a watched forward costs about as much as so many plain ones
 
 
 class CausePanel(Strip):
-    """Asks for the cause of a difference; the answers stand below the buttons."""
+    """Asks for the cause of a difference; the view shows the answer in its tab Cause."""
 
-    _esm = esm("cause.js")
+    _esm = esm("progress.js", "reveal.js", "cause.js")
+
+    state = traitlets.Dict(idle_state()).tag(sync=True)
+    """What runs, as in the panel, which may be off the screen."""
 
     prices = traitlets.Dict().tag(sync=True)
-    """What each question costs, by its name, in words."""
-
-    answers = traitlets.List().tag(sync=True)
-    """What was found: ``name``, ``title``, ``lines`` and ``tables`` (``columns``, ``rows``, ``left``) each."""
+    """What each question costs, by its name, in words; a question without a price cannot be asked."""
 
 
 def prices(comparison: Comparison) -> dict[str, str]:
-    """What each question costs for this pair: runs and forwards, counted before anything runs."""
+    """What each question costs for this pair: runs and forwards, and seconds from the speed of the last run."""
     from divexplore.comparison.attribution import expected_runs
 
     pair = comparison.pair
-    if pair is None:
+    if pair is None or not len(comparison.a) or not len(comparison.b):
         return {}
-    step = comparison.first_drift
-    reach = f"both runs to step {step}" if step is not None else "both runs"
+    a, b, steps = comparison.a, comparison.b, _steps(comparison)
+    drift = len(a) - 1 if comparison.first_drift is None else comparison.first_drift
+    both = _seconds(a, steps) + _seconds(b, steps)
+    reached = _seconds(a, drift + 1) + _seconds(b, drift + 1)
+    runs = expected_runs(pair.config_a, pair.config_b)
+    forward = (_seconds(a, len(a)) / len(a) + _seconds(b, len(b)) / len(b)) / 2
+    to = "to the split" if comparison.split is not None else f"of {steps} steps"
     return {
-        "knob": f"about {expected_runs(pair.config_a, pair.config_b)} runs to the split",
-        "operation": f"{reach}, and 6 forwards",
-        "layer": "both runs to the first flip",
+        "knob": f"about {runs} runs {to}, {_about(runs * both / 2)}",
+        "operation": f"both runs to step {drift} and {_FORWARDS} forwards, {_about(reached + _WATCHED * _FORWARDS * forward)}",
+        "layer": f"two times both runs {to}, {_about(2 * both)}",
     }
 
 
 def ask(
     name: str, comparison: Comparison, progress: Callable[[int, int, str], None], stop: Callable[[], bool]
-) -> dict[str, Any]:
-    """Put one of `QUESTIONS` to the pair of a live comparison; the answer is as `answer` gives it.
+) -> Comparison:
+    """Put one of `QUESTIONS` to the pair of a live comparison, and give the comparison with the answer.
 
     Raises
     ------
@@ -70,57 +73,31 @@ def ask(
     from divexplore.comparison.operations import trace_ops
 
     pair = comparison.pair
-    assert pair is not None
+    assert pair is not None  # the Explorer's own comparisons are live
     prompt = pair.prompt
     what = prompt.ids if prompt.text is None else prompt.text
     given: dict[str, Any] = {"chat": None if prompt.text is None else prompt.chat, "progress": progress, "stop": stop}
-    steps = max(len(comparison.a), 1)
     request = (pair.model, what, pair.config_a, pair.config_b)
+    steps = _steps(comparison)
     if name == "operation":
-        return answer(name, trace_ops(*request, comparison.first_drift, max_new_tokens=steps, **given))
+        found = trace_ops(*request, comparison.first_drift, max_new_tokens=steps, **given)
+        return comparison.with_cause(operations=found)
     if name == "layer":
-        return answer(name, layer_drift(*request, steps, **given))
-    return answer(name, attribute(*request, steps, **given))
+        return comparison.with_cause(layers=layer_drift(*request, steps, **given))
+    return comparison.with_cause(attribution=attribute(*request, steps, **given))
 
 
-def answer(name: str, found: Any) -> dict[str, Any]:
-    """A result as plain values: a title, sentences, and tables of at most 12 rows."""
-    if name == "operation":
-        lines, tables = [str(found)], [_table(found.differing, "operation", "differing outputs in order")]
-    elif name == "layer":
-        here = found.drift.filter(found.drift["step"] == found.step)
-        lines, tables = (
-            [_layer_line(found)],
-            [_table(here, "layer", f"residual stream at step {found.step}", limit=200)],
-        )
-    else:
-        lines = list(found.notes)
-        tables = [_table(found.table, "knob", "each differing field alone")]
-        if found.neighbours.height:
-            tables.append(_table(found.neighbours, "neighbours", "what about the batch it is"))
-    return {"name": name, "title": QUESTIONS[name], "lines": lines, "tables": tables}
+def _steps(comparison: Comparison) -> int:
+    """As far as a question must look: to the split, or as far as A ran."""
+    return max(len(comparison.a), 1) if comparison.split is None else comparison.split.step + 1
 
 
-def _layer_line(found: Any) -> str:
-    first = (
-        "no layer differs there" if found.first_layer is None else f"layer {found.first_layer} is the first to differ"
-    )
-    what = "the flip" if found.flip else "the largest drift, for nothing flips"
-    words = " and ".join(repr(text) for text in found.candidates)
-    epsilon = found.logits.row(found.step, named=True)["epsilon"]
-    return f"At step {found.step}, {what} between {words}: {first}, and the logits differ by {epsilon:.3g}."
+def _seconds(trace: Trace, steps: int) -> float:
+    """What the forwards of the first steps took."""
+    return float(trace.table["seconds"][:steps].sum())
 
 
-def _table(frame: pl.DataFrame, kind: str, caption: str, limit: int = _ROWS) -> dict[str, Any]:
-    names = [name for name in _COLUMNS[kind] if name in frame.columns]
-    rows = [[_word(row, name) for name in names] for row in frame.head(limit).iter_rows(named=True)]
-    return {"caption": caption, "columns": names, "rows": rows, "left": max(frame.height - limit, 0)}
-
-
-def _word(row: Mapping[str, Any], name: str) -> str:
-    value = row[name]
-    if value is None:
-        return "—"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return " × ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _about(seconds: float) -> str:
+    if seconds < 1:
+        return "under 1 s"
+    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} min"

@@ -18,7 +18,7 @@ def idle_state() -> dict[str, Any]:
     """The state of a panel on which nothing runs.
 
     ``phase`` is ``idle``, ``running``, ``stopping`` or ``done``; ``run`` names the decoding under way, ``step`` of
-    ``steps``; ``rate`` is in steps/s and ``left`` in seconds, or ``None`` while unknown; ``tails`` has the last
+    ``steps``, counted in ``unit``; ``rate`` is in steps/s and ``left`` in seconds, or ``None`` while unknown; ``tails`` has the last
     characters of A and B; ``note`` is a line beside the bar; ``error`` is a refusal's ``asked``, ``allowed``, ``do``;
     ``spoken`` is for screen readers.
     """
@@ -27,6 +27,7 @@ def idle_state() -> dict[str, Any]:
         "run": "",
         "step": 0,
         "steps": 0,
+        "unit": "steps",
         "rate": None,
         "left": None,
         "tails": {"a": "", "b": ""},

@@ -39,11 +39,11 @@ class Strips:
         return strips if self.branch_view is None else (*strips, self.branch_view)
 
     def reset(self, comparison: Comparison) -> None:
-        """Forget the answers about another comparison."""
+        """Let go of what belongs to another comparison."""
         if self.branch_view is not None:
             self.branch_view.close()
             self.branch_view = None
-        self.branch.note, self.cause.answers = "", []
+        self.branch.note = ""
         self.cause.prices = prices(comparison)
 
     def offer(self, comparison: Comparison, column: int) -> None:
@@ -58,10 +58,6 @@ class Strips:
             self.branch_view.show(against)
         self.branch.note = note
 
-    def show_answer(self, found: dict[str, Any]) -> None:
-        """Put an answer on top, in place of an earlier one to the same question."""
-        self.cause.answers = [found, *(other for other in self.cause.answers if other["name"] != found["name"])]
-
     def close(self) -> None:
         """Take all of it off the page."""
         for part in self.parts:
@@ -70,3 +66,4 @@ class Strips:
     def _mark_busy(self, change: dict[str, Any]) -> None:
         for strip in (self.cause, self.branch):
             strip.busy = change["new"]["phase"] in ("running", "stopping")
+        self.cause.state = change["new"]

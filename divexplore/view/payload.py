@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 import divexplore
 from divexplore.trace import describe, strict_json
 from divexplore.view import charts
+from divexplore.view.cause import cause_columns, cause_part, cause_specs, short
 from divexplore.view.code import as_code
 from divexplore.view.evidence import measured_columns, parts, spread
 
@@ -26,6 +28,7 @@ __all__ = ["FORMAT", "Payload", "summarise"]
 FORMAT = "divexplore.view/1"
 
 _GAP = -1
+_STAMP_BYTES = 8
 _DTYPES: dict[str, np.dtype[Any]] = {
     "int32": np.dtype("<i4"),
     "float32": np.dtype("<f4"),
@@ -72,7 +75,7 @@ class Payload:
 def summarise(comparison: Comparison) -> Payload:
     """Everything the view shows, as plain values.
 
-    Parts that the comparison does not carry (forced steps, ladder, referee, cascade) are ``None`` or absent columns:
+    Parts that the comparison does not carry (forced steps, ladder, referee, cascade, cause) are ``None`` or absent columns:
     what the view cannot show it leaves out.
     """
     a, b = comparison.a, comparison.b
@@ -83,9 +86,11 @@ def summarise(comparison: Comparison) -> Payload:
         **_side("a", a),
         **_side("b", b),
         **measured_columns(comparison),
+        **cause_columns(comparison),
     }
     ids, texts, hexes = _vocabulary((a, b))
     columns["vocabulary"] = ids
+    columns["stamp"] = np.zeros(_STAMP_BYTES, dtype="u1")
     blob, entries = _pack(columns)
     marks = {name: _column_of(columns, step) for name, step in _marks(comparison).items() if step is not None}
     header = {
@@ -104,14 +109,18 @@ def summarise(comparison: Comparison) -> Payload:
         "a": _facts(a, b),
         "b": _facts(b, a),
         **parts(comparison),
+        "cause": cause_part(comparison),
         "texts": texts,
         "bytes": hexes,
         "report": comparison.to_markdown(),
         "code": as_code(comparison),
-        "charts": charts.specs(columns),
+        "charts": {**charts.specs(columns), **cause_specs(comparison)},
         "blob": entries,
     }
-    return Payload(json.loads(strict_json(header)), blob)
+    text = strict_json(header)
+    # the browser builds the view anew when the block changes: so it changes with the header too
+    stamp = hashlib.blake2b(text.encode(), digest_size=_STAMP_BYTES).digest()
+    return Payload(json.loads(text), blob[:-_STAMP_BYTES] + stamp)
 
 
 def _steps(column: Any) -> NDArray[np.int32]:
@@ -185,9 +194,9 @@ def _facts(trace: Trace, other: Trace) -> dict[str, Any]:
         "finish_reason": trace.finish_reason,
         "partial": trace.partial,
         "warnings": trace.meta.get("warnings") or [],
-        "requested": {name: _short(value) for name, value in trace.requested.items()},
-        "effective": {name: _short(value) for name, value in _flat(trace.effective)},
-        "environment": {name: _short(value) for name, value in _flat(trace.meta.get("snapshot") or {})},
+        "requested": {name: short(value) for name, value in trace.requested.items()},
+        "effective": {name: short(value) for name, value in _flat(trace.effective)},
+        "environment": {name: short(value) for name, value in _flat(trace.meta.get("snapshot") or {})},
         "bright": [name for name, value in trace.effective.items() if other.effective.get(name) != value],
     }
 
@@ -198,15 +207,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, An
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _short(value: Any, limit: int = 160) -> str:
-    """A value in one line; the whole of it is in the trace."""
-    text = (
-        "not set"
-        if value is None
-        else value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, default=str)
-    )
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

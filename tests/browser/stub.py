@@ -16,8 +16,9 @@ from divexplore.view.payload import Payload, summarise
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "view"))
 
 import made
+import made_cause
 
-__all__ = ["made", "open_live", "open_page"]
+__all__ = ["made", "made_cause", "open_live", "open_page"]
 
 # What a kernel would answer: requests land in `window.asked`, and a test answers them through the model.
 _LIVE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>live</title><style>{css}</style></head>

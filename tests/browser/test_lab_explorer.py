@@ -122,14 +122,18 @@ def test_another_token_is_followed_in_a_view_below(opened):
     expect(view(page, 1).locator(".dx-split").first).to_be_visible()
 
 
-def test_the_first_differing_operation_is_found_by_a_button(opened):
+def test_the_first_differing_operation_is_found_by_a_button_and_shown_in_its_tab(opened):
     page = opened
     run(page)
     cause = page.get_by_role("region", name="The cause")
     expect(cause).to_contain_text("and 6 forwards")
     cause.get_by_role("button", name="Which operation?").click()
-    expect(cause.get_by_role("article")).to_contain_text("the first is")
-    expect(cause.get_by_role("table").get_by_role("row").nth(1)).to_contain_text("layers.")
+    expect(page.get_by_role("tab", name="Cause")).to_have_attribute("aria-selected", "true")
+    panel = view(page).get_by_role("tabpanel")
+    expect(panel).to_contain_text("the first is")
+    expect(panel.get_by_role("row").nth(1)).to_contain_text("layers.")
+    expect(cause.get_by_role("button", name="Which operation?")).to_be_focused()
+    expect(page.get_by_role("tab", name="Cause")).to_be_in_viewport()
 
 
 def test_off_the_page_the_model_is_freed(opened):

@@ -1,15 +1,21 @@
-// Below the view: one button a question about the cause, each with its price; what was found stands under them.
+// Below the view: one button a question about the cause, each with its price; the view shows the answer in its tab Cause.
+// The panel, its bar and its Stop may be off the screen here: so what runs is told beside the buttons too.
 
 import { button, element } from "../view/dom.js";
+import { figures } from "./progress.js";
+import { revealBelow } from "./reveal.js";
 
 class Cause {
   constructor(model, signal) {
     this.model = model;
+    this.signal = signal;
+    this.asked = false; // here, and not answered yet
     this.buttons = Object.entries({ knob: "Which knob?", operation: "Which operation?", layer: "Which layer?" }).map(([name, label]) => {
       const made = button(label, { signal, on: { click: () => this.ask(name) } });
       return { name, made, price: element("span.dx-price.dx-quiet") };
     });
-    this.answers = element("div.dx-answers", { "aria-live": "polite" });
+    this.stop = button("Stop", { "aria-label": "Stop asking", signal, on: { click: () => this.halt() } });
+    this.status = element("span.dx-figures");
     this.element = element(
       "section.dx-runner.dx-strip",
       { "aria-label": "The cause" },
@@ -18,49 +24,58 @@ class Cause {
         {},
         element("span.dx-strip-name", { text: "Why?" }),
         ...this.buttons.map(({ made, price }) => element("span.dx-group", {}, made, price)),
+        this.stop,
+        this.status,
       ),
-      this.answers,
     );
     this.paint();
     this.follow();
   }
 
-  ask(name) {
-    if (!this.model.get("busy")) this.model.send({ do: "cause", name });
+  get running() {
+    return ["running", "stopping"].includes(this.model.get("state").phase);
   }
 
-  follow() {
-    for (const { made } of this.buttons) made.setAttribute("aria-disabled", String(this.model.get("busy")));
+  ask(name) {
+    if (this.running || !this.model.get("prices")[name]) return;
+    this.asked = true;
+    this.model.send({ do: "cause", name });
+  }
+
+  halt() {
+    if (this.stop.getAttribute("aria-disabled") !== "true") this.model.send({ do: "stop" });
   }
 
   paint() {
     const prices = this.model.get("prices");
-    for (const { name, price } of this.buttons) price.textContent = prices[name] ?? "";
-    this.answers.replaceChildren(...this.model.get("answers").map(answerPart));
+    for (const { name, made, price } of this.buttons) {
+      price.textContent = prices[name] ?? "";
+      made.setAttribute("aria-disabled", String(this.running || !prices[name])); // not disabled: that would drop the focus
+    }
+  }
+
+  follow() {
+    const state = this.model.get("state");
+    this.paint();
+    this.stop.setAttribute("aria-disabled", String(state.phase !== "running" || !this.asked));
+    this.status.textContent = this.asked ? words(state) : "";
+    if (this.ran && this.asked && !this.running) {
+      this.asked = false;
+      if (state.phase === "done") revealBelow(this.element, this.signal, ".dx-view [role=tablist]");
+    }
+    this.ran = this.running;
   }
 }
 
-function answerPart({ title, lines, tables }) {
-  return element("article.dx-answer", {}, element("h4", { text: title }), ...lines.map((text) => element("p", { text })), ...tables.map(tablePart));
-}
-
-function tablePart({ caption, columns, rows, left }) {
-  if (!rows.length) return null;
-  const head = element("tr", {}, ...columns.map((name) => element("th", { text: name.replaceAll("_", " "), scope: "col" })));
-  const body = rows.map((cells) => element("tr", {}, ...cells.map((text) => element("td", { text }))));
-  const more = left ? [element("p.dx-quiet", { text: `and ${left} more` })] : [];
-  return element(
-    "div.dx-scroll",
-    { tabindex: 0, role: "group", "aria-label": caption, "data-lm-suppress-shortcuts": "true" },
-    element("table", {}, element("caption", { text: caption }), element("thead", {}, head), element("tbody", {}, ...body)),
-    ...more,
-  );
+function words(state) {
+  if (state.phase === "running" || state.phase === "stopping") return figures(state);
+  return state.error ? `${state.error.asked}. ${state.error.do}` : "";
 }
 
 function render({ model, el, signal }) {
   const cause = new Cause(model, signal);
   el.replaceChildren(cause.element);
-  const listeners = { "change:answers": () => cause.paint(), "change:prices": () => cause.paint(), "change:busy": () => cause.follow() };
+  const listeners = { "change:prices": () => cause.paint(), "change:state": () => cause.follow() };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   signal?.addEventListener("abort", () => {
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);

@@ -30,6 +30,7 @@ export class Progress {
       this.text.textContent = figures(state);
       this.tails.forEach((tail, index) => {
         tail.textContent = state.tails["ab"[index]].replaceAll("\n", "⏎");
+        tail.parentElement.hidden = state.unit !== "steps"; // a question about the cause has no words
       });
     }
     this.note.hidden = running || !state.note;
@@ -55,8 +56,8 @@ function allowed(error) {
 export function figures(state) {
   if (state.phase === "stopping") return "stopping after this step …";
   if (!state.steps) return state.note || "starting …";
-  const parts = [state.run, `${state.step} of ${state.steps} steps`];
-  if (state.rate) parts.push(`${state.rate < 10 ? state.rate.toFixed(1) : Math.round(state.rate)} steps/s`);
+  const parts = [state.run, `${state.step} of ${state.steps} ${state.unit}`];
+  if (state.rate) parts.push(`${state.rate < 10 ? state.rate.toFixed(1) : Math.round(state.rate)} ${state.unit}/s`);
   if (state.left !== null && state.step < state.steps) parts.push(`${duration(state.left)} left`);
   return parts.join(" · ");
 }

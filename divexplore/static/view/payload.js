@@ -57,6 +57,14 @@ export function readComparison(header, data) {
       rank: columns.forced_rank ?? null,
     },
     floor: columns.floor ?? null,
+    layers: columns.layer_epsilon
+      ? {
+          layer: columns.layer_drift_layer,
+          step: columns.layer_drift_step,
+          relative: columns.layer_drift_relative,
+          epsilon: columns.layer_epsilon,
+        }
+      : null,
     split: header.split_column,
     drift: header.drift_column,
     a: readSide("a", columns, header.a),

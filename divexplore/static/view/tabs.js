@@ -3,10 +3,11 @@
 
 import { button, element, freshId } from "./dom.js";
 import { cascadeTab } from "./tab_cascade.js";
+import { causeTab } from "./tab_cause.js";
 import { logitsTab } from "./tab_logits.js";
 import { snapshotTab } from "./tab_snapshot.js";
 
-const TABS = [logitsTab, cascadeTab, snapshotTab];
+const TABS = [logitsTab, cascadeTab, causeTab, snapshotTab];
 
 export class Tabs {
   constructor(view, actions, signal) {
@@ -16,7 +17,7 @@ export class Tabs {
     this.element = element("div.dx-tabs", {}, element("div.dx-tabs-head", {}, this.list, actions));
     this.tabs = TABS.filter((tab) => tab.present(view.comparison)).map((tab) => this.add(tab));
     this.list.addEventListener("keydown", (event) => this.pressed(event), { signal });
-    this.open(this.tabs[0]);
+    this.follow();
   }
 
   add(definition) {
@@ -26,13 +27,25 @@ export class Tabs {
       role: "tab",
       "aria-controls": ids.panel,
       signal: this.signal,
-      on: { click: () => this.open(tab) },
+      on: { click: () => this.choose(tab) },
     });
     const panel = element("div.dx-panel", { id: ids.panel, role: "tabpanel", "aria-labelledby": ids.tab });
     const tab = { definition, head, panel, content: null };
     this.list.append(head);
     this.element.append(panel);
     return tab;
+  }
+
+  /** A person opens a tab: the model hears of it, so that other displays follow and the tab outlives a new comparison. */
+  choose(tab) {
+    this.view.model.set("tab", tab.definition.name);
+    this.view.model.save_changes();
+  }
+
+  /** Open the tab that the model names; the first where it names none that is here. */
+  follow() {
+    const name = this.view.model.get("tab");
+    this.open(this.tabs.find((tab) => tab.definition.name === name) ?? this.tabs[0]);
   }
 
   open(tab) {
@@ -67,7 +80,7 @@ export class Tabs {
     event.preventDefault();
     event.stopPropagation();
     const next = this.tabs[(this.tabs.indexOf(this.current) + step + this.tabs.length) % this.tabs.length];
-    this.open(next);
+    this.choose(next);
     next.head.focus();
   }
 }

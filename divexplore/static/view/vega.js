@@ -49,6 +49,7 @@ export async function chart(embed, place, { spec, rows, width, signal }) {
   const svg = place.querySelector("svg");
   for (const name of ["role", "aria-roledescription", "aria-label"]) svg?.removeAttribute(name);
   svg?.setAttribute("aria-hidden", "true");
-  signal.addEventListener("abort", finalize);
+  if (signal.aborted) finalize();
+  else signal.addEventListener("abort", finalize);
   return view;
 }

@@ -202,15 +202,18 @@ function render({ model, el, signal }) {
     control.signal.addEventListener("abort", () => observer.disconnect());
   };
   const paint = () => current.paint();
+  const follow = () => current.tabs.follow();
   const live = () => {
     current.save.hidden = !model.get("live");
   };
   model.on("change:data", build); // meta and data come in one message
   model.on("change:selected", paint);
+  model.on("change:tab", follow);
   model.on("change:live", live);
   signal?.addEventListener("abort", () => {
     model.off("change:data", build);
     model.off("change:selected", paint);
+    model.off("change:tab", follow);
     model.off("change:live", live);
     control.abort();
   });

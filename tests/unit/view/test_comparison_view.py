@@ -31,7 +31,7 @@ def test_what_is_no_comparison_and_columns_that_are_not_there_are_refused(compar
 def test_every_trait_of_ours_is_documented():
     source = (__import__("inspect")).getsource(ComparisonView)
     ours = [line.split(" =")[0].strip() for line in source.splitlines() if ".tag(sync=True)" in line]
-    assert ours == ["meta", "data", "selected", "live"]
+    assert ours == ["meta", "data", "selected", "tab", "live"]
     lines = source.splitlines()
     for name in ours:
         at = next(i for i, line in enumerate(lines) if line.strip().startswith(f"{name} = "))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import made
+import polars as pl
 import pytest
 
 import divexplore as dx
+from divexplore.comparison.attribution import expected_runs
+from divexplore.trace import Trace
+from divexplore.view.explorer_cause import UNITS, prices
 from divexplore.view.explorer_models import Shelf
 
 PATIENCE = 60  # seconds, against a hang only
@@ -309,21 +314,48 @@ def test_prompts_of_a_model_without_a_tokenizer_are_ids(fairy_tales):
 
 
 @pytest.mark.parametrize(("name", "says"), [("operation", "operations"), ("layer", "layer"), ("knob", "batch_size")])
-def test_the_cause_is_asked_by_a_button_with_its_price_and_answered_below(explorer, name, says):
-    explorer.run()
+def test_the_cause_is_asked_by_a_button_with_its_price_and_answered_in_its_tab(explorer, name, says):
+    first = explorer.run()
     cause = explorer.strips.cause
+    explorer.view.selected = 3
     assert set(cause.prices) == {"knob", "operation", "layer"}
     seen = states(explorer)
     cause._handle_custom_msg({"do": "cause", "name": name}, [])
     settle(explorer)
     assert explorer.panel.state["error"] is None
-    (answer,) = cause.answers
-    assert answer["name"] == name
-    assert says in str(answer["lines"])
-    assert all(len(row) == len(table["columns"]) for table in answer["tables"] for row in table["rows"])
-    assert any(state["steps"] for state in seen)
+    assert explorer.comparison.a is first.a
+    assert says in " ".join(explorer.comparison.cause.sentences)
+    assert explorer.view.tab == "Cause"
+    assert explorer.view.selected == 3, "the person's place is kept"
+    assert explorer.view.meta["cause"]["sentences"] == list(explorer.comparison.cause.sentences)
+    counted = [state for state in seen if state["steps"]]
+    assert counted
+    assert {state["unit"] for state in counted} == {UNITS[name]}
     explorer.run()
-    assert cause.answers == []
+    assert explorer.comparison.cause is None
+    assert explorer.view.tab == ""
+
+
+def test_answers_about_one_comparison_come_together(explorer):
+    explorer.run()
+    for name in ("operation", "layer"):
+        explorer._hear({"do": "cause", "name": name})
+        settle(explorer)
+    cause = explorer.comparison.cause
+    assert cause.operations is not None
+    assert cause.layers is not None
+    assert explorer.view.meta["cause"]["operations"]["step"] == explorer.comparison.first_drift
+
+
+def test_prices_count_runs_and_seconds_before_anything_runs(explorer):
+    comparison = explorer.run()
+    found = prices(comparison)
+    assert f"about {expected_runs(comparison.pair.config_a, comparison.pair.config_b)} runs" in found["knob"]
+    assert f"step {comparison.first_drift} and 6 forwards" in found["operation"]
+    assert all(words.endswith(" s") for words in found.values())
+    slow = Trace(comparison.a.table.with_columns(seconds=pl.lit(10.0)), comparison.a.meta)
+    assert prices(dataclasses.replace(comparison, a=slow))["knob"].endswith(" min")
+    assert prices(dataclasses.replace(comparison, pair=None)) == {}
 
 
 def test_a_search_that_was_stopped_says_so_and_leaves_no_answer(explorer, monkeypatch):
@@ -332,7 +364,7 @@ def test_a_search_that_was_stopped_says_so_and_leaves_no_answer(explorer, monkey
     explorer._hear({"do": "cause", "name": "knob"})
     settle(explorer)
     assert "stopped" in explorer.panel.state["error"]["asked"]
-    assert explorer.strips.cause.answers == []
+    assert explorer.comparison.cause is None
 
 
 def test_while_something_runs_the_strips_below_wait(explorer, stand):
@@ -341,7 +373,7 @@ def test_while_something_runs_the_strips_below_wait(explorer, stand):
     stand.go.clear()
     explorer.start()
     assert explorer.strips.branch.busy
-    assert explorer.strips.cause.busy
+    assert explorer.strips.cause.state["phase"] == "running"
     stand.go.set()
     settle(explorer)
     assert not explorer.strips.branch.busy
