@@ -98,8 +98,8 @@ class Witness:
 def tensors_in_force(net: Any) -> dict[str, str | None]:
     """Short hashes of the weights and floating buffers of the model that ran: a change of one bit of one value shows.
 
-    ``parameters`` is the sum of the bit patterns of each parameter, read as whole numbers, then hashed: 0.1 s for 135 M
-    parameters in bf16; ``None`` above 300 M. `Fingerprint` tells whether two checkpoints are the same; this tells whether
+    ``parameters`` is the sum of the bit patterns of each parameter, read as whole numbers of eight bytes where that goes
+    up, then hashed: 0.02 s for 135 M parameters in bf16; ``None`` above 300 M. `Fingerprint` tells whether two checkpoints are the same; this tells whether
     what ran is what was loaded.
     """
     parameters = list(net.named_parameters())
@@ -107,8 +107,10 @@ def tensors_in_force(net: Any) -> dict[str, str | None]:
     if sum(parameter.numel() for _, parameter in parameters) < _QUICK_PARAMETERS:
         total = hashlib.blake2b(digest_size=8)
         for name, parameter in parameters:
-            bits = parameter.detach().view(_WHOLE[parameter.element_size()])
-            total.update(f"{name} {parameter.dtype} {int(bits.sum(dtype=torch.int64))};".encode())
+            bits = parameter.detach().flatten()
+            even = parameter.numel() * parameter.element_size() % 8 == 0
+            whole = bits.view(torch.int64 if even else _WHOLE[parameter.element_size()])
+            total.update(f"{name} {parameter.dtype} {int(whole.sum(dtype=torch.int64))};".encode())
     held = hashlib.blake2b(digest_size=8)
     for name, buffer in net.named_buffers():
         if buffer.is_floating_point():
