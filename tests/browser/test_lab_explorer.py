@@ -135,6 +135,11 @@ def test_the_first_differing_operation_is_found_by_a_button_and_shown_in_its_tab
     expect(cause.get_by_role("button", name="Which operation?")).to_be_focused()
     expect(page.get_by_role("tab", name="Cause")).to_be_in_viewport()
 
+    cause.get_by_role("button", name="Which layer?").click()
+    expect(panel.get_by_role("heading", name="Which layer?")).to_be_in_viewport()
+    expect(panel.locator(".dx-layer-chart svg")).to_be_visible()
+    expect(panel).to_contain_text("the first is")  # the earlier answer stays
+
 
 def test_off_the_page_the_model_is_freed(opened):
     page = opened

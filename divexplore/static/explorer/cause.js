@@ -9,7 +9,7 @@ class Cause {
   constructor(model, signal) {
     this.model = model;
     this.signal = signal;
-    this.asked = false; // here, and not answered yet
+    this.asked = ""; // the question asked here and not answered yet
     this.buttons = Object.entries({ knob: "Which knob?", operation: "Which operation?", layer: "Which layer?" }).map(([name, label]) => {
       const made = button(label, { signal, on: { click: () => this.ask(name) } });
       return { name, made, price: element("span.dx-price.dx-quiet") };
@@ -38,7 +38,7 @@ class Cause {
 
   ask(name) {
     if (this.running || !this.model.get("prices")[name]) return;
-    this.asked = true;
+    this.asked = name;
     this.model.send({ do: "cause", name });
   }
 
@@ -60,8 +60,8 @@ class Cause {
     this.stop.setAttribute("aria-disabled", String(state.phase !== "running" || !this.asked));
     this.status.textContent = this.asked ? words(state) : "";
     if (this.ran && this.asked && !this.running) {
-      this.asked = false;
-      if (state.phase === "done") revealBelow(this.element, this.signal, ".dx-view [role=tablist]");
+      if (state.phase === "done") revealBelow(this.element, this.signal, `.dx-view [data-question=${this.asked}]`);
+      this.asked = "";
     }
     this.ran = this.running;
   }

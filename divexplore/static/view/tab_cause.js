@@ -106,6 +106,7 @@ class CauseTab {
     const left = found.told - found.rows.length;
     const title = `Outputs in the order of the forward at step ${found.step}, of the observed row; relative: to the largest value of A`;
     return part(
+      "operation",
       "Which operation?",
       element("p.dx-lead", { text: `${sentenceCase(found.sentence)}.` }),
       note(counted(found)),
@@ -141,6 +142,7 @@ class CauseTab {
     this.table = element("details", {}, name, layerTable(found));
     const end = found.exact ? "." : "; this model changes its logits after them: the last layer is not its own answer.";
     return part(
+      "layer",
       "Which layer?",
       element("p.dx-lead", { text: this.view.comparison.header.cause.sentences.at(-1) }),
       element(
@@ -179,8 +181,9 @@ const NOT_ASKED =
   "Nobody has asked yet which knob, which operation or which layer it is. dx.attribute, dx.trace_ops and dx.layer_drift answer; " +
   "comparison.with_cause keeps the answers. In the Explorer, the buttons below ask.";
 
-function part(title, ...children) {
-  return element("section.dx-cause-part", {}, element("h3.dx-title", { text: title }), ...children);
+/** A question with its answer; the Explorer finds it by the name of the question. */
+function part(name, title, ...children) {
+  return element("section.dx-cause-part", { "data-question": name }, element("h3.dx-title", { text: title }), ...children);
 }
 
 /** A table that scrolls alone on a narrow page, so that the keyboard must reach it. */
@@ -212,6 +215,7 @@ function knobPart(found) {
   const enough = new Set(found.flip.length ? found.flip : found.drift);
   const rest = [...others, `Found in ${found.runs} runs.`].join(" ");
   return part(
+    "knob",
     "Which knob?",
     element("p.dx-lead", { text: lead }),
     note(rest),
