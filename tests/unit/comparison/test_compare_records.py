@@ -118,12 +118,12 @@ def test_a_token_below_the_raw_maximum_is_policy_and_its_gap_is_in_the_top_list(
     assert "below the raw maximum" in comparison.why
 
 
-def test_a_token_that_was_given_is_nobodys_choice():
+def test_a_token_that_was_given_is_blamed_on_no_sampler():
     b = overruled(int(recorded().top_ids[5, 1]))
     comparison = compare_traces(recorded(), with_meta(b, forced=6))
     assert comparison.first_divergence == 5
-    assert comparison.verdict is not Verdict.POLICY
-    assert comparison.inconclusive
+    assert "was given, not chosen" in comparison.why
+    assert "sampler" not in comparison.why
 
 
 def test_a_token_outside_the_top_list_has_no_gap_rather_than_a_wrong_one():
