@@ -24,7 +24,7 @@ def static_html(payload: Payload) -> str:
     parts = [_verdict(header), _streams(payload)]
     if header["columns"]:
         parts.append(_top(payload))
-    parts.append(_configurations(header))
+    parts += [_configurations(header), _cause(header)]
     return f'<div style="font:13px/1.5 system-ui,sans-serif;padding:10px 12px">{"".join(parts)}</div>'
 
 
@@ -111,6 +111,14 @@ def _configurations(header: dict[str, Any]) -> str:
         return ""
     head = f"<tr><th style='{_CELL}'>what differs</th><th style='{_CELL}'>A</th><th style='{_CELL}'>B</th></tr>"
     return f"<table style='border-collapse:collapse'><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _cause(header: dict[str, Any]) -> str:
+    """What was found out about the cause, and the checks that failed."""
+    cause = header["cause"] or {"sentences": [], "guards": []}
+    failed = [f"Check {guard['name']} failed: {guard['why']}" for guard in cause["guards"] if guard["ok"] is False]
+    items = "".join(f"<li>{_text(sentence, 400)}</li>" for sentence in [*failed, *cause["sentences"]])
+    return f"<ul style='margin:8px 0 0;padding-left:20px'>{items}</ul>" if items else ""
 
 
 def _text(text: str, limit: int = 200) -> str:

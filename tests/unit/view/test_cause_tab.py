@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 
 import made
@@ -13,6 +14,7 @@ import pytest
 import divexplore as dx
 from divexplore.view.cause_charts import layer_frames
 from divexplore.view.payload import summarise
+from divexplore.view.static import static_html
 
 
 def asked(**options):
@@ -86,6 +88,15 @@ def test_a_pair_without_any_drift_has_a_chart_too():
     )
     assert payload.column("layer_drift_layer").size == 0
     assert payload.header["cause"]["layers"]["first"] is None
+
+
+def test_the_static_view_says_what_was_found_and_which_check_failed():
+    comparison = made_cause.with_guards(asked(texts=("<b>", "&")), failed="dtype")
+    text = static_html(summarise(comparison))
+    for sentence in comparison.cause.sentences:
+        assert html.escape(sentence) in text
+    assert "Check dtype failed: About dtype." in text
+    assert "Check" not in static_html(summarise(made_cause.with_guards(made.comparison())))
 
 
 def test_a_view_hears_of_a_cause_though_no_column_changed():
