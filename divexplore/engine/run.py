@@ -217,7 +217,9 @@ def _decode(
         token = forced[step] if step < len(forced) else int(statistics.top_ids[0])
         fed = [token]
         if len(ended) > 1:
-            best = logits.argmax(-1).tolist()
+            # cast up exactly, as `generate` does: an argmax of 16-bit values takes four times as long
+            wide = logits if logits.dtype == torch.float64 else logits.float()
+            best = wide.argmax(-1).tolist()
             fed = [batch.pad_id if over else other for over, other in zip(ended, best, strict=False)]
             if replay is not None or forced:
                 _replay(fed, batch, step, token, replay)
