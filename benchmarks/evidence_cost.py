@@ -45,6 +45,26 @@ def main() -> None:
         f"two plain runs {statistics.median(r[0] for r in rounds):.2f} s, with evidence {statistics.median(r[1] for r in rounds):.2f} s"
     )
     print(f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), bound {bound:.2f}")
+    print_pieces(model, asked.prompt, asked.steps)
+
+
+def print_pieces(model: Any, prompt: str, steps: int) -> None:
+    """Print what each run of the full evidence takes, in units of the two free runs, and what is left for the probes."""
+    pair, taken, last = PRESETS["batch"], dict[str, float](), time.perf_counter()
+
+    def progress(name: str, done: int, total: int, text: str) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        taken[name] = taken.get(name, 0.0) + now - last
+        last = now
+
+    whole = seconds(lambda: dx.compare(model, prompt, pair.a, pair.b, steps, evidence="full", progress=progress))[0]
+    free = taken["A"] + taken["B"]
+    print("full evidence, in units of the two free runs:")
+    for name, spent in taken.items():
+        print(f"  {name:<20} {spent / free:.2f}")
+    print(f"  {'the rest':<20} {(whole - sum(taken.values())) / free:.2f}")
+    print(f"  {'in all':<20} {whole / free:.2f}")
 
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:

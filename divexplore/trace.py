@@ -26,6 +26,7 @@ _FACTS = (
     "requested",
     "effective",
     "rows",
+    "forced",
     "finish_reason",
     "partial",
     "error",

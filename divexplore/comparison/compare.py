@@ -111,7 +111,8 @@ def compare(
     if gathered is not None and again:
         gathered = add_extras(gathered, pair, again[0], again[1], watch)
     observed = None
-    if evidence == "full" and not pair.isolated:
+    leaking = gathered is not None and gathered.state_leak is not None  # then a repeat of A is another run by itself
+    if evidence == "full" and not pair.isolated and not leaking:
         sides = ((config_a, trace_a), (config_b, trace_b))
         observed = [observe(model, encoded, config, trace) for config, trace in sides]
     steps = _steps_table(common.epsilons, [value != 0 for value in common.epsilons])
