@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from divexplore.engine.interventions import refuse_elsewhere
 from divexplore.engine.processor import refuse_unless_honoured
 from divexplore.errors import Refusal
 from divexplore.models.catalog import find_entry
+from divexplore.models.checkpoint import quiet
 from divexplore.trace import Trace
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _source(model: Model) -> dict[str, Any]:
 
         # the finaliser of TemporaryDirectory deletes the copy when the model goes
         held = tempfile.TemporaryDirectory(prefix="divexplore-weights-")
-        with _no_bars():
+        with quiet():
             model.master.save_pretrained(held.name)
         if model.tokenizer is not None:
             model.tokenizer.save_pretrained(held.name)
@@ -127,20 +127,6 @@ def _source(model: Model) -> dict[str, Any]:
         save_file(buffers, Path(held.name) / "buffers" / "buffers.safetensors")
         _SHIPPED[model] = held
     return {"name": model.name, "source": model.source, "weights": _SHIPPED[model].name}
-
-
-@contextlib.contextmanager
-def _no_bars() -> Iterator[None]:
-    """Keep transformers from drawing a progress bar over the user's own."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _work(
