@@ -114,7 +114,7 @@ class Evidence:
         Why the ladder has no rung that shows something, as a sentence; ``None`` where it has.
     notes
         Further sentences with numbers: landmarks, probes, repeats.
-    state_leak, noncausal, unsteady
+    state_leak, noncausal, padded, unsteady
         What the probes on demand found, as sentences; ``None`` where nothing was found or asked. `unsteady`: A does not
         repeat itself, so that nothing measured against it is certain.
     routed
@@ -134,8 +134,14 @@ class Evidence:
     notes: tuple[str, ...] = ()
     state_leak: str | None = None
     noncausal: str | None = None
+    padded: str | None = None
     unsteady: str | None = None
     routed: bool = False
+
+    @property
+    def landmark(self) -> str | None:
+        """What a probe found that no rounding does, whatever the ladder says; ``None`` where nothing was found or asked."""
+        return self.noncausal or self.padded
 
     def floor_at(self, step: int | None) -> float | None:
         """The noise floor of a step, logits; ``None`` where it was not covered."""
@@ -164,6 +170,7 @@ class Evidence:
                     "missing",
                     "state_leak",
                     "noncausal",
+                    "padded",
                     "unsteady",
                     "routed",
                 )

@@ -1,4 +1,4 @@
-"""Evidence on demand: does a run repeat, does it leave state behind, does a later token reach an earlier position?"""
+"""Evidence on demand: does a run repeat, does it leave state behind, what do the probes say?"""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from divexplore.comparison.drift import epsilon
 from divexplore.comparison.evidence import Evidence
 from divexplore.comparison.ladder import Pair
-from divexplore.engine.batch import fill_batch
-from divexplore.engine.clean64 import CleanFloat64, fits, raised
-from divexplore.engine.interventions import surround
-from divexplore.engine.numerics import applied, attention
-from divexplore.engine.score import position_logits
+from divexplore.comparison.probes import causal_probe, pad_probe
 from divexplore.trace import Trace
 
-__all__ = ["PRICES", "add_extras", "causal_probe", "repeats", "reverse_forcing"]
+__all__ = ["PRICES", "add_extras", "repeats", "reverse_forcing"]
 
 PRICES = {
     "B on A's tokens": 0.7,
@@ -34,7 +27,7 @@ PRICES = {
 def add_extras(
     evidence: Evidence, pair: Pair, second: Trace, last: Trace, watch: Callable[[str], dict[str, Any]]
 ) -> Evidence:
-    """The evidence with all that is measured on demand: A's repeats, A forced on B's tokens, the causal probe.
+    """The evidence with all that is measured on demand: A's repeats, A forced on B's tokens, both probes.
 
     Parameters
     ----------
@@ -45,14 +38,18 @@ def add_extras(
     """
     leak, unsteady, repeated = repeats(pair.a, second, last)
     flips, steps = reverse_forcing(pair, **watch("A on B's tokens"))
-    fault, probed = causal_probe(pair)
+    noncausal, looked = causal_probe(pair)
+    padded, padding = pad_probe(pair)
     notes = (
         *evidence.notes,
         repeated,
         f"A, forced on B's tokens, would choose another one at {flips} of {steps} steps.",
-        probed,
+        looked,
+        *([padding] if padding else []),
     )
-    return dataclasses.replace(evidence, notes=notes, state_leak=leak, unsteady=unsteady, noncausal=fault)
+    return dataclasses.replace(
+        evidence, notes=notes, state_leak=leak, unsteady=unsteady, noncausal=noncausal, padded=padded
+    )
 
 
 def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str | None, str]:
@@ -78,44 +75,6 @@ def reverse_forcing(pair: Pair, **watched: Any) -> tuple[int, int]:
     trace = pair.decode(pair.config_a, len(tokens), forced=tokens, fillers=pair.a, **watched)
     flips = sum(int(best != token) for best, token in zip(trace.top_ids[:, 0], trace.token_ids, strict=True))
     return flips, len(trace)
-
-
-def causal_probe(pair: Pair) -> tuple[str | None, str]:
-    """Prefill the prompt twice, the second time with another last token: no earlier position may notice.
-
-    What is not bit-equal is judged in clean fp64, since a kernel may round another way.
-
-    Returns
-    -------
-    The fault as a sentence or ``None``, and what was seen.
-    """
-    if pair.isolated:
-        return None, "Causal probe: not for settings that are read at start."
-    if len(pair.prompt.ids) < 2:
-        return None, "Causal probe: the prompt has one token, so there is no earlier position to look at."
-    for side, config in (("A", pair.config_a), ("B", pair.config_b)):
-        net = pair.model.instance(config.dtype, config.device)
-        moved = _moved(pair, net, config)
-        if moved and fits(net, torch.float64):
-            with CleanFloat64():
-                moved = _moved(pair, raised(net, torch.float64), config)
-        if moved:
-            fault = f"{side}'s logits at earlier positions move by {moved:.3g} when the last prompt token changes."
-            return fault, "Causal probe: a later token reached an earlier position."
-    return None, "Causal probe: no earlier position moved when the last prompt token changed, on either side."
-
-
-def _moved(pair: Pair, net: Any, config: Any) -> float:
-    ids = pair.prompt.ids
-    other = (ids[-1] + 1) % pair.model.vocab_size
-    with applied(config), attention(net, config.attn_implementation), surround(net, config):
-        rows = []
-        for last in (ids[-1], other):
-            prompt = (*ids[:-1], last)
-            rows.append(position_logits(net, fill_batch(pair.model, prompt, config, chat=pair.prompt.chat))[:-1])
-    drift, largest = epsilon(rows[0], rows[1]), float(rows[0].double().abs().max())
-    negligible = rows[0].dtype == torch.float64 and drift <= 2.0**-40 * largest
-    return 0.0 if negligible else drift
 
 
 def _first_difference(a: Trace, b: Trace) -> int | None:

@@ -181,17 +181,17 @@ def policy(case: Case) -> Finding | None:
 
 
 def structural(case: Case) -> Finding | None:
-    """A part of epsilon that does not vanish up the ladder, or an earlier position that a later token moves."""
+    """A part of epsilon that does not vanish up the ladder, or what a probe found: a pad or a later token that matters."""
     evidence = case.evidence
     if evidence is None:
         return None
     failed = [guard for guard in case.guards if guard.ok is False and guard.outcome == "structural"]
     reason = "".join(f" The {guard.name} guard says: {guard.why}" for guard in failed)
     look = f"Look at the mask, positions, cache and weights of what differs ({', '.join(sorted(case.knobs)) or 'nothing named'})."
-    if evidence.noncausal is not None:
-        return Finding(evidence.noncausal + reason, look)
+    landmark = evidence.landmark
     if evidence.structural is None:
-        return None
+        return None if landmark is None else Finding(landmark + reason, look)
+    reason += "" if landmark is None else f" {landmark}"
     pair = evidence.ladder[0].epsilon_max
     share = "" if pair == 0 else f" ({min(1.0, evidence.structural / pair):.0%} of the pair's {pair:.3g})"
     flip = ""
@@ -219,7 +219,7 @@ def exact_tie(case: Case) -> Finding | None:
 def near_tie(case: Case) -> Finding | None:
     """A flip whose epsilon vanishes up the ladder."""
     split, evidence = case.split, case.evidence
-    if split is None or (evidence is not None and evidence.structural is not None):
+    if split is None or structural(case) is not None:
         return None
     part = f"The runs part at step {split.step}: {_lean('A', split.a, case.a)}, {_lean('B', split.b, case.b)}"
     if case.precision_pair and evidence is not None and evidence.weight_rounding is not None:

@@ -82,6 +82,33 @@ def test_a_later_token_that_reaches_an_earlier_position_is_found_by_the_probe(ki
     assert clean.verdict in BENIGN
 
 
+@pytest.mark.parametrize("bug", [faults.mask_dropped, faults.positions_missing])
+def test_a_pad_that_matters_is_found_by_the_probe_though_both_sides_have_it(bug):
+    padded = {"left_pad": 3}
+    with bug():
+        found = dx.compare(small("gpt2"), PROMPT, padded, padded | {"seed": 1}, 6, evidence="full")
+    assert found.verdict == "structural"
+    assert "only padded rows" in found.why
+    assert found.evidence.structural is None, "the sides agree, so the ladder has nothing to show"
+
+
+def test_the_pad_probe_judges_where_no_rung_lies_above():
+    fp64 = {"dtype": "float64"}
+    with faults.positions_missing():
+        found = dx.compare(small("gpt2"), PROMPT, fp64, fp64 | {"left_pad": 3}, 6, evidence="full")
+    assert found.verdict == "structural"
+    assert "near_tie" not in found.judgement.also
+    assert found.evidence.padded is not None
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "mistral", "bloom"])
+def test_the_pad_probe_lets_rounding_pass(kind):
+    found = dx.compare(small(kind), PROMPT, {}, {"left_pad": 3, "batch_size": 2}, 6, evidence="full")
+    assert found.evidence.padded is None
+    assert any(note.startswith("Pad probe: in clean fp64 pads move") for note in found.evidence.notes)
+    assert found.verdict in BENIGN
+
+
 def test_a_flip_of_a_wrong_weight_survives_in_fp64_and_one_of_rounding_is_refereed():
     model = small()
     first = dx.run(model, PROMPT, None, 1)
