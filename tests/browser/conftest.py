@@ -56,6 +56,14 @@ def notebook7(browser, notebooks):
         yield running
 
 
+@pytest.fixture(scope="session")
+def voila(browser, notebooks):
+    """Voila on the notebooks."""
+    pytest.importorskip("voila")
+    with harness.server("voila", notebooks) as running:
+        yield running
+
+
 @pytest.fixture
 def run_notebook(page, request):
     """`run_notebook("lab", name)` opens a notebook, runs all of it, and ends its kernel after the test."""

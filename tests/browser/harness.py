@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,14 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Server", "close_kernels", "open_notebook", "run_all", "server", "text_outputs"]
+__all__ = ["Server", "close_kernels", "open_notebook", "open_rendered", "run_all", "server", "text_outputs"]
 
 START_SECONDS = 90
 TOKEN_FLAGS = ("--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--ServerApp.terminals_enabled=False")
 QUIET_LAB = ("--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")
 EXPOSED = {"lab": "--LabApp.expose_app_in_browser=True", "notebook": "--JupyterNotebookApp.expose_app_in_browser=True"}
 MODULES = {"lab": "jupyterlab", "notebook": "notebook"}
-PAGES = {"lab": "/doc/tree/{name}?token={token}&reset", "notebook": "/notebooks/{name}?token={token}"}
+PAGES = {
+    "lab": "/doc/tree/{name}?token={token}&reset",
+    "notebook": "/notebooks/{name}?token={token}",
+    "voila": "/voila/render/{name}?token={token}",
+}
+PINGS = {"lab": "/api/status", "notebook": "/api/status", "voila": "/voila/tree"}
+RENDER_MS = 60_000  # Voila runs the notebook while it answers: a fresh kernel and its imports
 
 # A synchronous predicate: Playwright takes the promise of an async one for true, at once.
 READY = """(name) => {
@@ -41,7 +48,7 @@ CODE_OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.widgets
 
 @dataclass(frozen=True)
 class Server:
-    """A running Jupyter server: its kind (``lab``, ``notebook``), address, token, folder and log."""
+    """A running Jupyter server: its kind (``lab``, ``notebook``, ``voila``), address, token, folder and log."""
 
     kind: str
     url: str
@@ -51,11 +58,15 @@ class Server:
 
     def ask(self, path: str, method: str = "GET") -> Any:
         """One request to its REST interface; the decoded answer, or ``None`` where it is empty."""
+        body = self.fetch(path, method)
+        return json.loads(body) if body else None
+
+    def fetch(self, path: str, method: str = "GET") -> bytes:
+        """One request; the body of the answer."""
         headers = {"Authorization": f"token {self.token}"}
         request = urllib.request.Request(f"{self.url}{path}", method=method, headers=headers)
         with urllib.request.urlopen(request, timeout=20) as answer:
-            body = answer.read()
-        return json.loads(body) if body else None
+            return answer.read()
 
 
 @contextlib.contextmanager
@@ -65,7 +76,7 @@ def server(kind: str, root: Path, settings: dict[str, dict[str, Any]] | None = N
     Parameters
     ----------
     kind
-        ``lab`` or ``notebook``.
+        ``lab``, ``notebook`` or ``voila``.
     root
         Folder that it serves.
     settings
@@ -73,25 +84,42 @@ def server(kind: str, root: Path, settings: dict[str, dict[str, Any]] | None = N
     """
     home = Path(tempfile.mkdtemp(prefix="divexplore-jupyter-"))
     token = secrets.token_hex(16)
-    command = [sys.executable, "-m", MODULES[kind], *TOKEN_FLAGS, *QUIET_LAB, EXPOSED[kind]]
-    command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"]
+    port = _free_port() if kind == "voila" else None  # Voila tells nobody which port it took
+    command = _jupyter(kind, root, token) if port is None else _voila(root, token, port)
     log = home / "server.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
             command, env=_isolated(home, settings or {}), stdout=sink, stderr=subprocess.STDOUT, cwd=root
         )
     try:
-        started = Server(kind, _address(process, home, log), token, root, log)
+        url = _address(process, home, log) if port is None else f"http://127.0.0.1:{port}"
+        started = Server(kind, url, token, root, log)
         _wait_until_it_answers(started, process)
         yield started
     finally:
-        process.terminate()  # a Jupyter server that gets SIGTERM ends its kernels first
+        process.terminate()  # Jupyter servers and Voila end their kernels first
         try:
             process.wait(15)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _jupyter(kind: str, root: Path, token: str) -> list[str]:
+    command = [sys.executable, "-m", MODULES[kind], *TOKEN_FLAGS, *QUIET_LAB, EXPOSED[kind]]
+    return [*command, f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"]
+
+
+def _voila(root: Path, token: str, port: int) -> list[str]:
+    where = ("--no-browser", "--Voila.ip=127.0.0.1", f"--Voila.port={port}", "--Voila.port_retries=0")
+    return [sys.executable, "-m", "voila", str(root), *where, f"--Voila.token={token}"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def _isolated(home: Path, settings: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -139,7 +167,7 @@ def _wait_until_it_answers(started: Server, process: subprocess.Popen[bytes]) ->
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            started.ask("/api/status")
+            started.fetch(PINGS[started.kind])
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.1)
         else:
@@ -151,6 +179,11 @@ def open_notebook(page: Any, on: Server, name: str) -> None:
     """Open a notebook and wait until its kernel is connected and idle."""
     page.goto(on.url + PAGES[on.kind].format(name=name, token=on.token))
     page.wait_for_function(READY, arg=name)
+
+
+def open_rendered(page: Any, on: Server, name: str) -> None:
+    """Open a notebook in Voila, which runs all of it before the page is whole."""
+    page.goto(on.url + PAGES[on.kind].format(name=name, token=on.token), timeout=RENDER_MS)
 
 
 def run_all(page: Any) -> None:

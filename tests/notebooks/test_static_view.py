@@ -1,0 +1,54 @@
+"""What is left of a displayed comparison where no kernel and no widget state is: a readable page in the notebook file."""
+
+from __future__ import annotations
+
+import html
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
+
+import divexplore as dx
+
+STORED = Path(__file__).parents[2] / "notebooks" / "data" / "quickstart"
+CELL = 'import divexplore as dx\n\ndx.Comparison.load("quickstart")'
+MOST_BYTES = 50_000
+
+
+@pytest.fixture(scope="module")
+def displayed(tmp_path_factory):
+    """A notebook that displayed the stored comparison, executed, saved without widget state, and read again."""
+    folder = tmp_path_factory.mktemp("static")
+    shutil.copytree(STORED, folder / "quickstart")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    where = {"metadata": {"path": folder}}
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where, store_widget_state=False).execute()
+    nbformat.write(notebook, folder / "displayed.ipynb")
+    return nbformat.read(folder / "displayed.ipynb", as_version=4)
+
+
+def assert_readable(page):
+    """The verdict, its reason, and around the split the text of both sides."""
+    stored, page = dx.Comparison.load(STORED), html.unescape(page)  # nbconvert writes other escapes than we do
+    for words in ("near tie", f"split at step {stored.split.step}", stored.why):
+        assert words in page
+    for trace in (stored.a, stored.b):
+        texts = trace.table["text"].to_list()
+        before, after = "".join(texts[: stored.split.step]), "".join(texts[stored.split.step + 1 :])
+        assert f"{before}<mark><b>{texts[stored.split.step]}</b></mark>{after}" in page
+
+
+def test_the_output_has_a_readable_page_of_at_most_fifty_kilobytes(displayed):
+    (output,) = displayed.cells[0].outputs
+    assert "application/vnd.jupyter.widget-view+json" in output.data
+    assert len(output.data["text/html"].encode()) <= MOST_BYTES
+    assert_readable(output.data["text/html"])
+
+
+def test_nbconvert_shows_that_page_in_the_place_of_the_widget(displayed):
+    page, _ = HTMLExporter().from_notebook_node(displayed)
+    assert_readable(page)
+    assert "application/vnd.jupyter.widget-view+json" not in page
