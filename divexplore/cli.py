@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import divexplore
+from divexplore.comparison.prices import pieces, price
 from divexplore.config import PRESETS, RunConfig
 from divexplore.errors import Refusal, nearest
 
@@ -119,13 +120,18 @@ def compare(
     ] = None,
     evidence: Annotated[
         str,
-        typer.Option(metavar="HOW", help="fast: the two runs only; default: also why; full: also what costs extra."),
+        typer.Option(
+            metavar="HOW",
+            help=f"fast: the two runs only; default: also why, {price('default')}; full: {price('full')}.",
+        ),
     ] = "default",
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the comparison in this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the report.")] = False,
 ) -> None:
     """Run PROMPT under two configurations and report where and why they part; exits with 0 whatever the verdict."""
     side_a, side_b = _sides(a, b, preset)
+    if evidence == "full":
+        _say(f"full evidence takes {price(evidence)}: {pieces(evidence)}")
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints, stdout holds the answer alone
         with _progress_bar() as progress:
             comparison = divexplore.compare(

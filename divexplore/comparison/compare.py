@@ -69,7 +69,7 @@ def compare(
     evidence
         ``fast``: the two free runs only, so that a flip stays inconclusive. ``default``: also B forced on A's tokens
         and both sides in clean fp64, to the split and some steps beyond. ``full``: also fp32, A forced on B's tokens,
-        A-A-B-A, the causal probe and both sides without recording; `divexplore.comparison.extras.PRICES` holds what each costs.
+        A-A-B-A, the causal probe and both sides without recording; `divexplore.comparison.prices` holds what each costs.
     progress, stop
         As `divexplore.run` takes them, `progress` with the name of the run in front. A stopped comparison keeps what
         was recorded.

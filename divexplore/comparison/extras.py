@@ -11,17 +11,7 @@ from divexplore.comparison.ladder import Pair
 from divexplore.comparison.probes import causal_probe, pad_probe
 from divexplore.trace import Trace
 
-__all__ = ["PRICES", "add_extras", "repeats", "reverse_forcing"]
-
-PRICES = {
-    "B on A's tokens": 0.7,
-    "clean fp64": 2.4,
-    "fp32": 1.9,
-    "A on B's tokens": 0.3,
-    "A again, before and after B": 0.6,
-    "causal probe": 0.1,
-}
-"""What each piece of evidence costs, in units of the two free runs together (batch 1 and 8, SmolLM2 in bf16), measured once."""
+__all__ = ["add_extras", "repeats", "reverse_forcing"]
 
 
 def add_extras(

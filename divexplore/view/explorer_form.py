@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from divexplore.comparison.prices import price
 from divexplore.config import DTYPES, PRESETS, Preset, RunConfig
 from divexplore.models.catalog import CATALOG
 
@@ -78,8 +79,8 @@ def evidence() -> list[dict[str, str]]:
     """How much is measured, with its price."""
     return [
         {"value": "fast", "label": "fast: the two runs only, a flip stays inconclusive"},
-        {"value": "default", "label": "default: also forced and in clean fp64, about 3 times the time"},
-        {"value": "full", "label": "full: also fp32, repeats and probes, about 6 times the time"},
+        {"value": "default", "label": f"default: also forced and in clean fp64; {price('default')}"},
+        {"value": "full", "label": f"full: also fp32, repeats and probes; {price('full')}"},
     ]
 
 

@@ -214,3 +214,13 @@ def test_a_real_comparison_prints_one_object_on_stdout():
     assert answer["a"]["requested"] == {"dtype": "bfloat16", "batch_size": 1}
     assert answer["b"]["effective"]["batch_size"] == 8
     assert len(answer["a"]["token_ids"]) == 3
+
+
+def test_the_price_of_full_evidence_is_told_before_it_is_paid(monkeypatch, capsys):
+    def compare(*given, **asked):
+        assert "full evidence takes about" in capsys.readouterr().err
+        raise Refusal("enough", "no more", "Leave.")
+
+    monkeypatch.setattr(divexplore, "compare", compare, raising=False)
+    assert main(["compare", "The giant", "--evidence", "full"]) == 2
+    assert main(["compare", "The giant", "--evidence", "full", "--json"]) == 2

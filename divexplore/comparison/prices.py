@@ -1,0 +1,32 @@
+"""What evidence costs, told before it is measured, in units of the two free runs together."""
+
+from __future__ import annotations
+
+__all__ = ["PRICES", "pieces", "price"]
+
+PRICES: dict[str, dict[str, float]] = {
+    "fast": {},
+    "default": {"B on A's tokens": 0.7, "clean fp64": 1.8},
+    "full": {
+        "B on A's tokens": 0.7,
+        "clean fp64": 1.8,
+        "fp32": 0.9,
+        "A on B's tokens": 0.2,
+        "A before and after B": 0.4,
+        "probes, and both sides without recording": 1.4,
+    },
+}
+"""SmolLM2-135M, bf16, batch 1 against 8, 32 steps of which 22 were covered: ``benchmarks/evidence_cost.py`` prints them.
+
+The runs on a rung grow with the share of steps that they cover; a model of another size pays other prices.
+"""
+
+
+def price(evidence: str) -> str:
+    """The price of a level of evidence in words, the two free runs included."""
+    return f"about {1 + sum(PRICES[evidence].values()):.1f} times the two runs"
+
+
+def pieces(evidence: str) -> str:
+    """What a level of evidence consists of beyond the two free runs, each piece with its price."""
+    return ", ".join(f"{name} {cost:g}" for name, cost in PRICES[evidence].items())
