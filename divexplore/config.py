@@ -75,7 +75,7 @@ class RunConfig:
     prefill_chunk
         Tokens of a prefill chunk; the prompt enters the cache in pieces of this size.
     num_threads
-        Threads of torch's CPU operations.
+        Threads of torch's CPU operations, 1 to 1024.
     deterministic
         ``torch.use_deterministic_algorithms``. It covers neither batch size nor threads.
     float32_matmul_precision
@@ -131,6 +131,8 @@ class RunConfig:
                 raise Refusal(f"{name}={value!r}", "True, False or None", f"Write {name}=True or {name}=False.")
         if self.batch_size is not None and self.batch_size > 4096:
             raise Refusal(f"batch_size={self.batch_size}", "1 to 4096", "Choose a smaller batch.")
+        if self.num_threads is not None and self.num_threads > 1024:
+            raise Refusal(f"num_threads={self.num_threads}", "1 to 1024", "More threads than that end the process.")
         if self.float32_matmul_precision not in (None, *_PRECISIONS):
             raise Refusal(
                 f"float32_matmul_precision={self.float32_matmul_precision!r}",

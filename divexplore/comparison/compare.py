@@ -102,6 +102,12 @@ def compare(
         trace_b = free("B", config_b, common.see)
         again += [free("A after B", config_a)] if evidence == "full" else []
         split = common.split(trace_b)
+        if trace_a.meta["error"] and trace_b.meta["error"] and not len(trace_a) + len(trace_b):
+            raise Refusal(
+                f"two sides that ended before their first step: {trace_a.meta['error']}",
+                "a pair that this model and this machine can run",
+                "Try one side with dx.run first.",
+            )
         columns = align(trace_a.token_ids, trace_b.token_ids)
         pair = Pair(model, encoded, config_a, config_b, trace_a, trace_b)
         gathered = None

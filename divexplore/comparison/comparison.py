@@ -216,8 +216,10 @@ class Comparison:
 
         return storage.load(folder)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """The comparison as one page that needs neither a kernel nor a network; written to `path` where one is given.
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """The comparison as one page that needs neither a kernel nor a network.
+
+        With a `path` it is written there, and the path is returned in place of half a megabyte of text.
 
         Raises
         ------

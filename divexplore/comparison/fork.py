@@ -25,6 +25,8 @@ def fork(comparison: Comparison, side: str, step: int, token: int, max_new_token
     trace, config = (pair.a, pair.config_a) if side == "a" else (pair.b, pair.config_b)
     if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < len(trace):
         raise Refusal(f"step={step!r}", f"0 to {len(trace) - 1}", "Choose a step of that side.")
+    if isinstance(token, bool) or not isinstance(token, int):
+        raise Refusal(f"token={token!r}", "a token id", "Pass the id, such as one of the top list at that step.")
     forced = [*trace.token_ids[:step], token]
     steps = max(len(forced), max_new_tokens or len(trace))
     branch = pair.decode(config, steps, forced=forced, fillers=trace)

@@ -211,6 +211,9 @@ def moments(
     """
     if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < 0):
         raise Refusal(f"step={step!r}", "a step, 0 or later, or None", "Leave step out for the first drift.")
+    room = None if model.context_length is None else model.context_length - len(prompt.ids)
+    if step is not None and room is not None and step > room:
+        raise Refusal(f"step={step}", f"steps up to {room}, where the context ends", "Choose an earlier step.")
     if step is None:
         step, tokens, fillers = _first_drift(model, prompt, a, b, max_new_tokens, nets)
     else:

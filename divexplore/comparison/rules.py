@@ -24,6 +24,7 @@ __all__ = [
     "exact_tie",
     "identical",
     "invalid",
+    "measurement",
     "near_tie",
     "policy",
     "prompt_mismatch",
@@ -110,6 +111,16 @@ def prompt_mismatch(case: Case) -> Finding | None:
         f"The prompts differ from position {at}: A has {len(a)} ids, B has {len(b)}{''.join(twice)}.",
         "Give both sides the same token ids; look at the chat template and at a beginning-of-sequence token added twice.",
     )
+
+
+def measurement(case: Case) -> Finding | None:
+    """Nothing was recorded that could support a claim: not one common step."""
+    if case.common > 0 or case.a.meta["invalid"] is not None or case.b.meta["invalid"] is not None:
+        return None
+    ended = [
+        f"{side}: {t.meta['error'] or t.finish_reason}" for side, t in (("A", case.a), ("B", case.b)) if len(t) == 0
+    ]
+    return Finding(f"No step was compared ({'; '.join(ended)}).", "Mend that, then compare again.", inconclusive=True)
 
 
 def invalid(case: Case) -> Finding | None:
@@ -264,25 +275,19 @@ def drift_only(case: Case) -> Finding | None:
     return Finding(
         f"No token differs over {case.common} steps, but the logits do from step {first} on{size}{shown}.",
         "Try more steps, other prompts or a narrower dtype: the drift is there, it has not met a near-tie yet.",
-        inconclusive=case.evidence is not None and len(case.evidence.ladder) < 2,  # no rung could run
+        inconclusive=case.missing is not None and not case.precision_pair,
     )
 
 
 def identical(case: Case) -> Finding | None:
     """Equal rows over all common steps."""
-    if case.split is not None or case.steps["differs"].any():
+    if case.common == 0 or case.split is not None or case.steps["differs"].any():
         return None
-    if case.common == 0:
-        errors = [
-            f"{side}: {t.meta['error'] or t.finish_reason}" for side, t in (("A", case.a), ("B", case.b)) if len(t) == 0
-        ]
-        return Finding(
-            f"No step was compared ({'; '.join(errors)}).", "Mend that, then compare again.", inconclusive=True
-        )
     unknown = case.steps["differs"].null_count() > 0
     measure = "The tokens agree, but rows of different dtypes cannot be compared by hash," if unknown else "Equal rows"
+    steps = "1 step" if case.common == 1 else f"{case.common} steps"
     return Finding(
-        f"{measure} over {case.common} steps; no divergence in {case.common} steps is not determinism.",
+        f"{measure} over {steps}; no divergence in {steps} is not determinism.",
         "Try more steps, other prompts, or another pair.",
         inconclusive=unknown,
     )

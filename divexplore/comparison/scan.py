@@ -76,6 +76,8 @@ def find_near_ties(
     _check(prompts, budget_seconds, epsilon)
     texts: Sequence[str | Sequence[int]] = PROMPTS if prompts is None else prompts
     model, config = load_model(model), RunConfig.of(config)
+    if prompts is None and model.tokenizer is None:
+        raise Refusal("the bundled prompts for a model without a tokenizer", "lists of token ids", "Pass prompts.")
     encoded = [
         model.encode(prompt, chat=chat) for prompt in texts
     ]  # all of them: a bad one is refused before the first run

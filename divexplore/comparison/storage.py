@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from divexplore.comparison.evidence import Evidence
 from divexplore.comparison.guards import Guard
 from divexplore.comparison.report import FORMAT, to_dict
 from divexplore.comparison.verdict import Judgement, Verdict
-from divexplore.errors import FormatError
+from divexplore.errors import FormatError, Refusal
 from divexplore.trace import Trace, check_format, strict_json
 
 if TYPE_CHECKING:
@@ -25,7 +26,17 @@ _CAUSE = [f"cause_{name}" for names in TABLES.values() for name in names]
 
 
 def save(comparison: Comparison, folder: str | Path) -> Path:
-    """Write a comparison into a folder, which is made where it is absent; returns the folder."""
+    """Write a comparison into a folder, which is made where it is absent; returns the folder.
+
+    Raises
+    ------
+    Refusal
+        Without a name, or where there is a file of that name.
+    """
+    if not str(folder) or (Path(folder).exists() and not Path(folder).is_dir()):
+        raise Refusal(
+            f"folder={str(folder)!r}", "the name of a folder", "Name a folder; it is made where it is absent."
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     comparison.a.save(folder / "a.parquet")
@@ -40,8 +51,14 @@ def save(comparison: Comparison, folder: str | Path) -> Path:
         (folder / f"{name}.parquet").unlink(missing_ok=True)  # of an earlier comparison in the same folder
         if table is not None:
             table.write_parquet(folder / f"{name}.parquet")
-    (folder / _FACTS).write_text(strict_json(to_dict(comparison), indent=1), encoding="utf-8")
+    written = ["a", "b", *_TABLES, *(name for name, table in optional.items() if table is not None)]
+    facts = {**to_dict(comparison), "files": {name: _digest(folder, name) for name in written}}
+    (folder / _FACTS).write_text(strict_json(facts, indent=1), encoding="utf-8")
     return folder
+
+
+def _digest(folder: Path, name: str) -> str:
+    return hashlib.blake2b((folder / f"{name}.parquet").read_bytes(), digest_size=16).hexdigest()
 
 
 def load(folder: str | Path) -> Comparison:
@@ -67,6 +84,9 @@ def load(folder: str | Path) -> Comparison:
         ) from error
     check_format(facts, FORMAT, str(folder))
     try:
+        for name, digest in facts["files"].items():
+            if _digest(folder, name) != digest:
+                raise ValueError(f"{name}.parquet is not the file that was saved")
         tables: dict[str, pl.DataFrame] = {name: pl.read_parquet(folder / f"{name}.parquet") for name in _TABLES}
         judgement = Judgement(
             verdict=Verdict(facts["verdict"]),

@@ -66,6 +66,7 @@ class Judgement:
 
 _RULES: tuple[tuple[Verdict, Callable[[Case], Finding | None]], ...] = (
     (Verdict.PROMPT_MISMATCH, rules.prompt_mismatch),
+    (Verdict.MEASUREMENT, rules.measurement),
     (Verdict.INVALID, rules.invalid),
     (Verdict.STATE_LEAK, rules.state_leak),
     (Verdict.POLICY, rules.policy),
@@ -95,12 +96,12 @@ def judge(
         finding = rule(case)
         if finding is not None:
             held.append((verdict, finding))
-            if verdict is Verdict.PROMPT_MISMATCH:
+            if verdict in (Verdict.PROMPT_MISMATCH, Verdict.INVALID):
                 break  # nothing else can be compared
     (verdict, finding), *others = held
     cut_short = split is None and (a.partial or b.partial)
     unsteady = evidence is not None and evidence.unsteady is not None
-    unmet = any(guard.ok is False and guard.outcome == "inconclusive" for guard in guards)
+    unmet = any(guard.ok is False and guard.outcome not in [name for name, _ in held] for guard in guards)
     return Judgement(
         verdict=verdict,
         why=finding.why,

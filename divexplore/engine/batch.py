@@ -95,6 +95,12 @@ def _fillers(model: Model, prompt_ids: tuple[int, ...], config: RunConfig, chat:
     count, fill = config.rows - 1, config.fill
     if fill in (None, "copies"):
         return [prompt_ids] * count
+    if fill == "prompts" and model.tokenizer is None:
+        raise Refusal(
+            "fill='prompts' for a model without a tokenizer",
+            "'copies' or lists of token ids",
+            "Load it with its tokenizer.",
+        )
     texts: Sequence[str | Sequence[int]] = fill if not isinstance(fill, str) else BUNDLED_PROMPTS
     return [model.encode(texts[index % len(texts)], chat=chat).ids for index in range(count)]
 

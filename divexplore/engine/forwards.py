@@ -10,6 +10,7 @@ import torch
 from transformers import DynamicCache
 
 from divexplore.engine.batch import Batch
+from divexplore.errors import Refusal
 
 __all__ = ["forwards"]
 
@@ -34,6 +35,12 @@ def forwards(
         Tokens of a prefill chunk; ``None`` prefills in one piece.
     """
     accepted = set(inspect.signature(net.forward).parameters)
+    if use_cache and not accepted & {"cache", "past_key_values"}:
+        raise Refusal(
+            f"use_cache=True on {type(net).__name__}, which takes no key-value cache",
+            "use_cache=False",
+            "Its recurrent state is not carried here; without a cache each step is a prefill of all tokens.",
+        )
     cache_name = "cache" if "cache" in accepted else "past_key_values"  # its older name, before transformers 5.2x
     ids, mask, positions = batch.inputs(next(net.parameters()).device)
     cache = DynamicCache(config=net.config.get_text_config(decoder=True)) if use_cache else None

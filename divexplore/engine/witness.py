@@ -50,7 +50,8 @@ class Witness:
     def _see(self, arguments: dict[str, Any], takes_positions: bool) -> None:
         rows, queries = arguments["input_ids"].shape
         cache = arguments.get("cache", arguments.get("past_key_values"))
-        held = 0 if cache is None else int(cache.get_seq_length())
+        recurrent = cache is not None and all(getattr(cache, "is_linear", [False]))  # a state, which counts no columns
+        held = 0 if cache is None else self._fed if recurrent else int(cache.get_seq_length())
         first = self._fed if self._use_cache else 0
         self._rows.add(int(rows))
         self._cached = self._cached or held > 0
@@ -66,8 +67,9 @@ class Witness:
         if mask is not None and mask.dim() != 2:
             return  # a prepared mask of four axes: none of ours
         seen = columns if mask is None else int(mask[self._row].sum())
-        if seen != columns - self._pads:
-            self._deviate("mask", f"{seen} columns are visible where {columns - self._pads} hold tokens")
+        tokens = max(0, columns - self._pads)  # a chunk of the prefill may hold nothing but pads
+        if seen != tokens:
+            self._deviate("mask", f"{seen} columns are visible where {tokens} hold tokens")
 
     def _look_at_positions(self, positions: torch.Tensor | None, first: int, queries: int) -> None:
         expected = [max(column - self._pads, 0) for column in range(first, first + queries)]

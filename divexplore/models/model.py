@@ -144,8 +144,12 @@ class Model:
         """
         if not isinstance(prompt, str):
             return Prompt(None, self._checked_ids(prompt), False)
-        if not prompt:
+        if not prompt.strip():
             raise Refusal("an empty prompt", "a text or token ids", "Write at least one word.")
+        if any("\ud800" <= character <= "\udfff" for character in prompt):
+            raise Refusal(
+                "a prompt that is no Unicode text", "valid Unicode", "Remove the bytes that are no characters."
+            )
         if self.tokenizer is None:
             raise Refusal(
                 f"a text prompt for {self.name!r}, which came without a tokenizer",
@@ -172,6 +176,8 @@ class Model:
 
     def _checked_ids(self, ids: Any) -> tuple[int, ...]:
         try:
+            if isinstance(ids, bytes | bytearray) or any(isinstance(i, bool) for i in ids):
+                raise TypeError
             whole = [operator.index(i) for i in ids]
         except TypeError:
             raise Refusal(

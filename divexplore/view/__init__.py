@@ -23,7 +23,7 @@ def mimebundle(comparison: Comparison, **options: Any) -> Any:
     return {**data, "text/plain": repr(comparison)}, metadata
 
 
-def to_html(comparison: Comparison, path: str | Path | None = None) -> str:
+def to_html(comparison: Comparison, path: str | Path | None = None) -> str | Path:
     """See `Comparison.to_html`."""
     from divexplore.view import export
 

@@ -45,8 +45,8 @@ _PAGE = """<!doctype html>
 """
 
 
-def to_html(comparison: Comparison, path: str | Path | None = None) -> str:
-    """The comparison as a page; written to `path` where one is given.
+def to_html(comparison: Comparison, path: str | Path | None = None) -> str | Path:
+    """The comparison as a page; written to `path`, which is then returned in place of the text, where one is given.
 
     The page holds the static view first, which the script replaces: a mail preview shows the former.
 
@@ -64,9 +64,10 @@ def to_html(comparison: Comparison, path: str | Path | None = None) -> str:
                 "Create the folder, or give a file name.",
             )
     text = page(summarise(comparison), vega.runtime())
-    if path is not None:
-        path.write_text(text, encoding="utf-8")
-    return text
+    if path is None:
+        return text
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def page(payload: Payload, runtime: bytes, selected: int | None = None) -> str:

@@ -136,7 +136,7 @@ def test_a_run_under_way_shows_speed_time_left_and_last_words_as_text(panel):
     expect(page.locator(".dx-tail").first).to_have_text("a king who had <b>her</b>")
     assert page.locator(".dx-tail").nth(1).evaluate("(e) => getComputedStyle(e).unicodeBidi") == "isolate"
     assert page.get_by_role("progressbar").evaluate("(bar) => bar.value") == pytest.approx(41 / 128)
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     assert page.evaluate("window.sent") == [{"do": "stop"}]
     put(page, {**RUNNING, "phase": "done", "note": "128 + 128 steps in 4.0 s"})
     expect(page.get_by_role("progressbar")).to_be_hidden()
@@ -145,7 +145,7 @@ def test_a_run_under_way_shows_speed_time_left_and_last_words_as_text(panel):
 
 def test_stop_without_a_run_sends_nothing_and_keeps_the_focus(panel):
     page = panel()
-    stop = page.get_by_role("button", name="Stop")
+    stop = page.get_by_role("button", name="Stop", exact=True)
     expect(stop).to_have_attribute("aria-disabled", "true")
     stop.click(force=True)  # Playwright itself waits for what is not disabled
     assert page.evaluate("window.sent") == []
@@ -224,7 +224,8 @@ def test_nothing_scrolls_sideways(panel, page, width):
 @pytest.mark.parametrize("forced", ["none", "active"])
 def test_axe_finds_nothing(panel, page, host, forced):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page.emulate_media(color_scheme="dark" if host == "dark" else "light", forced_colors=forced)
+    scheme = "dark" if host == "dark" else "light"
+    page.emulate_media(color_scheme=scheme, forced_colors=forced, reduced_motion="reduce")  # no colour in transition
     panel(host)
     page.get_by_text("more…").click()
     put(page, {**RUNNING, "error": complaint(ValueError("wrong"))})

@@ -87,11 +87,11 @@ def test_stop_keeps_what_was_recorded_and_run_goes_on_from_there(opened):
     page.get_by_role("textbox", name="Steps").fill("2000")
     run(page)
     expect(page.locator(".dx-figures")).to_contain_text("of 2000 steps")
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     expect(view(page).get_by_text("partial").first).to_be_visible()
     recorded = int(view(page).get_by_role("grid").get_attribute("aria-colcount"))
     assert 0 < recorded < 2000
-    expect(page.get_by_role("button", name="Stop")).to_have_attribute("aria-disabled", "true")
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_attribute("aria-disabled", "true")
 
     page.get_by_role("textbox", name="Steps").fill("5")
     run(page)

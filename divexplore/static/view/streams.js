@@ -226,7 +226,7 @@ function prompt(comparison) {
     "p.dx-prompt",
     { dir: "auto" },
     element("span.dx-quiet", { text: "prompt " }),
-    element("bdi", { text: short, id: freshId("prompt") }),
+    element("bdi", { text: visible(short, false), id: freshId("prompt") }),
   );
 }
 

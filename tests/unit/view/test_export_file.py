@@ -8,9 +8,10 @@ from divexplore.view.export import page, to_html
 from divexplore.view.payload import summarise
 
 
-def test_the_file_is_what_is_returned(tmp_path):
+def test_the_file_holds_what_is_returned_without_a_path(tmp_path):
     path = tmp_path / "comparison.html"
-    assert to_html(made.comparison(), path) == path.read_text(encoding="utf-8")
+    assert to_html(made.comparison(), path) == path
+    assert to_html(made.comparison()) == path.read_text(encoding="utf-8")
 
 
 def test_a_folder_and_a_file_in_no_folder_are_refused(tmp_path):
