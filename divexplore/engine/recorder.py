@@ -95,7 +95,7 @@ class Recorder:
         return "".join(self._model.token_text(token) for token, _ in self._chosen[-_TAIL:])[-_TAIL:]
 
     @contextlib.contextmanager
-    def library_warnings(self) -> Iterator[None]:
+    def keeping_warnings(self) -> Iterator[None]:
         """Keep what transformers warns of during the run, which would be lost in a log."""
         handler = _Collector(self.warnings)
         library = logging.getLogger("transformers")

@@ -170,7 +170,7 @@ def decode(
         recorder = Recorder(model, prompt, config, batch, {**in_force(net), "use_cache": use_cache})
         recorder.tensors = tensors_in_force(net)
         recorder.forced, recorder.asked = len(forced), max_new_tokens
-        with recorder.library_warnings(), recorder.witness.watching(net):
+        with recorder.keeping_warnings(), recorder.witness.watching(net):
             _warn_of_length(model, batch, max_new_tokens, recorder)
             stream = forwards(net, batch, use_cache=use_cache, prefill_chunk=config.prefill_chunk)
 

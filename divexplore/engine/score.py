@@ -71,7 +71,7 @@ def score(
             model, Prompt(encoded.text, encoded.ids, encoded.chat), config, batch, {**in_force(net), "use_cache": False}
         )
         recorder.forced = len(tokens)
-        with recorder.library_warnings():
+        with recorder.keeping_warnings():
             started = time.perf_counter()
             rows = position_logits(net, batch)
             seconds = (time.perf_counter() - started) / len(rows)
