@@ -20,13 +20,18 @@ REJOIN = 3
 def cascade_of(a: Trace, b: Trace, columns: pl.DataFrame, split: int, flips: tuple[Flip, ...]) -> Cascade:
     """The cascade of a pair that split at step `split`, with its flips under teacher forcing."""
     tokens_a, tokens_b = a.token_ids, b.token_ids
-    equal = [
-        x is not None and y is not None and tokens_a[x] == tokens_b[y]
-        for x, y in zip(columns["a"].to_list(), columns["b"].to_list(), strict=True)
-    ][split:]  # the prefix is equal, so column and step are the same number up to the split
+    pairs = list(zip(columns["a"].to_list(), columns["b"].to_list(), strict=True))[split:]  # equal up to the split
+    equal = [x is not None and y is not None and tokens_a[x] == tokens_b[y] for x, y in pairs]
     runs, run = 0, 0
     for same in [*equal, False]:
         if not same and run >= REJOIN:
             runs += 1
         run = run + 1 if same else 0
-    return Cascade(differing_tokens=equal.count(False), later_tokens=len(equal), rejoins=runs, independent_flips=flips)
+    differing = {x for (x, _), same in zip(pairs, equal, strict=True) if not same}
+    return Cascade(
+        differing_tokens=equal.count(False),
+        later_tokens=len(equal),
+        rejoins=runs,
+        independent_flips=flips,
+        independent_tokens=sum(flip.step > split and flip.step in differing for flip in flips),
+    )

@@ -45,9 +45,9 @@ class Referee:
 
 @dataclass(frozen=True, kw_only=True)
 class Flip:
-    """A step at which B, forced on A's tokens, would choose another one.
+    """A step at which B, forced on A's tokens, would choose another one: the best ids of the two raw rows differ.
 
-    `gap` is the logit of B's choice minus that of A's token in B's row; `epsilon` is max |Δlogit| there.
+    `gap` is the logit of B's best id minus that of A's in B's row; `epsilon` is max |Δlogit| there.
     """
 
     step: int
@@ -69,12 +69,16 @@ class Cascade:
         Runs of at least three equal columns after the split.
     independent_flips
         Steps at which B, forced on A's tokens, would choose another token; the split is the first of them.
+    independent_tokens
+        How many of the tokens that differ after the split stand at such a step; ``None`` where it was not recorded. The
+        other steps flip on A's tokens only: the free runs, whose prefixes differ, agree there.
     """
 
     differing_tokens: int
     later_tokens: int
     rejoins: int
     independent_flips: tuple[Flip, ...]
+    independent_tokens: int | None = None
 
     def __str__(self) -> str:
         first = self.independent_flips[0].step if self.independent_flips else None
@@ -82,10 +86,15 @@ class Cascade:
             return f"no flip under teacher forcing; {self.differing_tokens} of {self.later_tokens} later tokens differ"
         differing, further = self.differing_tokens - 1, len(self.independent_flips) - 1
         told = f"1 flip at step {first}; {differing} of {self.later_tokens - 1} later tokens differ"
-        if further <= differing:
-            return f"{told}, {further} of them independently"
-        # where the streams meet again, B on its own prefix can agree at a step at which it flips on A's
-        return f"{told}; on A's tokens B would choose another one at {further} further steps"
+        of_them = self.independent_tokens if further else 0
+        if of_them is not None:
+            told += f", {of_them} of them independently"
+            further = max(0, further - of_them)  # a split that a policy made is no flip of the raw rows
+        return f"{told}; on A's tokens B would choose another one at {_further(further)}" if further else told
+
+
+def _further(count: int) -> str:
+    return "1 further step" if count == 1 else f"{count} further steps"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from small_models import PROMPT, small
 
 import divexplore as dx
+from divexplore.comparison.align import align, first_divergence
+from divexplore.comparison.cascade import cascade_of
 from divexplore.comparison.evidence import Cascade, Flip
 from divexplore.comparison.ladder import TopRung, structural_part
 from divexplore.testing import faults
@@ -100,20 +104,47 @@ def test_a_run_against_itself_has_nothing_to_vanish(dtype):
 
 
 @pytest.mark.parametrize(
-    ("differing", "later", "steps", "told"),
+    ("differing", "later", "steps", "of_them", "told"),
     [
-        (213, 251, [37], "1 flip at step 37; 212 of 250 later tokens differ, 0 of them independently"),
+        (213, 251, [37], 0, "1 flip at step 37; 212 of 250 later tokens differ, 0 of them independently"),
+        (213, 251, [37], None, "1 flip at step 37; 212 of 250 later tokens differ, 0 of them independently"),
+        (9, 20, [3, 5, 7, 8], 2, "8 of 19 later tokens differ, 2 of them independently; on A's tokens"),
+        (9, 20, [3, 5, 7], 2, "8 of 19 later tokens differ, 2 of them independently"),
         (
             1,
             35,
             [15, 37, 39],
-            "0 of 34 later tokens differ; on A's tokens B would choose another one at 2 further steps",
+            0,
+            "0 of them independently; on A's tokens B would choose another one at 2 further steps",
         ),
-        (4, 9, [], "no flip under teacher forcing; 4 of 9 later tokens differ"),
+        (4, 9, [1, 3], None, "3 of 8 later tokens differ; on A's tokens B would choose another one at 1 further step"),
+        (4, 9, [], 0, "no flip under teacher forcing; 4 of 9 later tokens differ"),
     ],
 )
-def test_a_cascade_is_told_in_a_sentence_that_its_numbers_allow(differing, later, steps, told):
+def test_a_cascade_is_told_in_a_sentence_that_its_numbers_allow(differing, later, steps, of_them, told):
     """After a re-join both prefixes differ: a step may flip on A's tokens at which the free runs agree."""
     flips = tuple(Flip(step=step, gap=0.0, epsilon=0.25) for step in steps)
-    cascade = Cascade(differing_tokens=differing, later_tokens=later, rejoins=1, independent_flips=flips)
-    assert told in str(cascade)
+    counts = {"differing_tokens": differing, "later_tokens": later, "rejoins": 1, "independent_tokens": of_them}
+    assert told in str(Cascade(independent_flips=flips, **counts))
+
+
+@given(
+    tokens_a=st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    tokens_b=st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    flips=st.sets(st.integers(0, 11)),
+)
+def test_the_tokens_of_a_cascade_are_counted_once(tokens_a, tokens_b, flips):
+    split = first_divergence(tokens_a, tokens_b)
+    if split is None:
+        return
+    steps = sorted({split} | {step for step in flips if split < step < len(tokens_a)})
+    a, b = (SimpleNamespace(token_ids=tokens) for tokens in (tokens_a, tokens_b))
+    told = tuple(Flip(step=step, gap=0.0, epsilon=0.0) for step in steps)
+    found = cascade_of(a, b, align(tokens_a, tokens_b), split, told)
+    assert 0 <= found.independent_tokens <= min(len(steps) - 1, found.differing_tokens - 1)
+    kept = {
+        x
+        for x, y in align(tokens_a, tokens_b).select("a", "b").rows()
+        if None not in (x, y) and tokens_a[x] == tokens_b[y]
+    }
+    assert found.independent_tokens == len(set(steps[1:]) - kept)
