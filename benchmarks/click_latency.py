@@ -44,7 +44,7 @@ WATCH = """() => {
     channel.port1.onmessage = () => done();
     channel.port2.postMessage(0);
   }));
-  addEventListener("click", async (event) => {  // before the view's own listener
+  addEventListener("mousedown", async (event) => {  // the first event of a click, before the view hears of it
     const table = frame().then(() => performance.now());
     const drawn = new Promise((done) => {
       const observer = new MutationObserver(() => { observer.disconnect(); frame().then(() => done(performance.now())); });

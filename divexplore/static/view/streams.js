@@ -36,7 +36,10 @@ export class Streams {
     });
     for (let start = 0; start < this.comparison.length; start += BLOCK) this.grid.append(this.block(start));
     this.element = element("div.dx-streams", {}, prompt(this.comparison), this.grid);
-    this.grid.addEventListener("click", (event) => this.clicked(event), { signal });
+    // At the press, and without the browser's own part of it: that would give the focus to the notebook's cell, whose
+    // rules then restyle every token, and look for a text to select. A click without a press comes from assistive tools.
+    for (const type of ["mousedown", "click"])
+      this.grid.addEventListener(type, (event) => this.pointed(event), { signal });
     this.grid.addEventListener("keydown", (event) => this.pressed(event), { signal });
     this.grid.addEventListener("focusin", (event) => this.name(event.target, true), { signal });
     this.grid.addEventListener("focusout", (event) => this.name(event.target, false), { signal });
@@ -179,9 +182,11 @@ export class Streams {
     }
   }
 
-  clicked(event) {
+  pointed(event) {
     const cell = event.target.closest?.("[role=gridcell]");
-    if (!cell) return;
+    if (!cell || event.button !== 0) return;
+    event.preventDefault();
+    if (cell === this.grid.getRootNode().activeElement) return;
     this.side = cell.dxSide;
     this.view.select(cell.dxColumn);
     this.focus();

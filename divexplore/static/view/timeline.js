@@ -63,6 +63,7 @@ export class Timeline {
       this.cursors.b,
       this.note,
     );
+    this.element.addEventListener("mousedown", (event) => event.preventDefault(), { signal }); // the focus stays where it is
     this.element.addEventListener("click", (event) => this.clicked(event), { signal });
   }
 
@@ -104,13 +105,14 @@ export class Timeline {
     this.column = column;
     if (!this.chart || column === undefined) return;
     const { left, top } = this.origin();
+    const { offsetLeft, offsetTop } = this.place;
     const scale = this.chart.scale("x");
     for (const side of ["a", "b"]) {
       const step = stepOf(this.view.comparison, side, column);
       const cursor = this.cursors[side];
       cursor.hidden = step === null;
       if (step === null) continue;
-      cursor.style.transform = `translate(${left + scale(step) + this.place.offsetLeft}px, ${top + this.place.offsetTop}px)`;
+      cursor.style.transform = `translate(${left + scale(step) + offsetLeft}px, ${top + offsetTop}px)`;
       cursor.style.height = `${this.chart.height()}px`;
     }
   }

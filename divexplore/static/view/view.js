@@ -2,7 +2,7 @@
 // the kernel told. Nothing between a click and the painted inspector asks Python.
 
 import { difference } from "./columns.js";
-import { button, element } from "./dom.js";
+import { button, element, hideSaved } from "./dom.js";
 import { number } from "./format.js";
 import { ask, copyText, download } from "./host.js";
 import { helpDialog } from "./keys.js";
@@ -77,8 +77,8 @@ class View {
   /** Show the selected column everywhere. */
   paint() {
     if (!this.comparison.length) return;
+    this.timeline.show(this.column); // first: it reads the layout, which the others change
     this.streams.select(this.column);
-    this.timeline.show(this.column);
     this.tabs.show(this.column);
   }
 
@@ -189,7 +189,7 @@ function render({ model, el, signal }) {
     control?.abort();
     control = new AbortController();
     current = new View(model, control.signal);
-    el.replaceChildren(current.element);
+    el.replaceChildren(...[hideSaved(model.get("saved")), current.element].filter(Boolean));
     const box = current;
     let before = 0;
     const observer = new ResizeObserver(([entry]) => {
