@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from divexplore.errors import Refusal, nearest
 
-__all__ = ["DTYPES", "PRESETS", "START_VARIABLES", "Preset", "RunConfig"]
+__all__ = ["DTYPES", "PRESETS", "START_VARIABLES", "Preset", "RunConfig", "parse_value"]
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 _SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -83,10 +85,29 @@ class RunConfig:
     mkldnn
         Whether torch may use oneDNN.
     seed
-        ``torch.manual_seed``; greedy decoding does not read it, which a comparison can show.
+        ``torch.manual_seed``; greedy decoding does not read it, which a comparison can show. Sampling does.
+    do_sample
+        Draw each token of the observed row at random, as transformers does, in place of taking the best one. Without it, or
+        with ``False``, decoding is greedy: the lowest id among the highest scores.
+    temperature, top_k, top_p
+        What the draw is made from, with ``do_sample=True`` only: scores divided by `temperature` (above 0), the `top_k` best
+        (1 or more; ids tied with the last of them stay too), the fewest whose probabilities reach `top_p` (above 0, up to 1).
+    repetition_penalty
+        Divides the positive scores of tokens that were there before, and multiplies the negative ones; 1 changes nothing.
+    penalty_scope
+        Where a token counts as having been there: ``"all"`` (prompt and output; the default where a penalty is given),
+        ``"output"``, or a whole number N for the last N tokens of both.
+    suppress_tokens
+        Ids that are never taken.
     aten_cpu_capability, onednn_max_cpu_isa, mkl_cbwr, mkl_enable_instructions, omp_dynamic, cublas_workspace_config
         Read by torch's libraries when a process starts (`START_VARIABLES` has the names): such a run, and the one that it
         is compared with, take place in fresh processes. `omp_dynamic` is a flag, the others are the variables' words.
+
+    Notes
+    -----
+    The fields from `do_sample` to `suppress_tokens` choose the observed row's tokens and move no logit: what is recorded is
+    the row before any of them. A model's ``generation_config`` is not read. Copies are fed what the observed row takes,
+    other rows of the batch stay greedy.
     """
 
     dtype: str | None = None
@@ -103,6 +124,13 @@ class RunConfig:
     float32_matmul_precision: str | None = None
     mkldnn: bool | None = None
     seed: int | None = None
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
+    penalty_scope: str | int | None = None
+    suppress_tokens: Sequence[int] | None = None
     aten_cpu_capability: str | None = None
     onednn_max_cpu_isa: str | None = None
     mkl_cbwr: str | None = None
@@ -120,6 +148,7 @@ class RunConfig:
             ("prefill_chunk", 1),
             ("num_threads", 1),
             ("seed", 0),
+            ("top_k", 1),
         ):
             _whole_number(name, getattr(self, name), low)
         for name, words in _START_VALUES.items():
@@ -139,6 +168,7 @@ class RunConfig:
                 ", ".join(_PRECISIONS),
                 "Choose one of these.",
             )
+        self._check_choice()
         self._check_fill()
         if self.row is not None and self.row >= self.rows:
             raise Refusal(
@@ -152,6 +182,37 @@ class RunConfig:
                 "prefill_chunk with a cache",
                 "A chunk enters the cache; leave one out.",
             )
+
+    def _check_choice(self) -> None:
+        if self.temperature == 0 and not isinstance(self.temperature, bool):
+            raise Refusal(
+                "temperature=0",
+                "a number above 0",
+                "Leave temperature and do_sample out: that is greedy decoding. transformers refuses 0 too.",
+            )
+        for name, most in (("temperature", None), ("top_p", 1.0), ("repetition_penalty", None)):
+            object.__setattr__(self, name, _number_above_0(name, getattr(self, name), most))
+        sampling = [name for name in ("temperature", "top_k", "top_p") if getattr(self, name) is not None]
+        if sampling and self.do_sample is not True:
+            raise Refusal(
+                f"{' and '.join(sampling)} without do_sample=True",
+                "do_sample=True beside them",
+                "Add do_sample=True, or leave them out: greedy decoding reads none of them.",
+            )
+        scope = self.penalty_scope
+        window = isinstance(scope, int) and not isinstance(scope, bool) and scope >= 1
+        if not window and scope not in (None, "all", "output"):
+            raise Refusal(
+                f"penalty_scope={scope!r}", "'all', 'output' or a whole number, 1 or more", "Choose one of these."
+            )
+        if scope is not None and self.repetition_penalty is None:
+            raise Refusal(
+                "penalty_scope without repetition_penalty",
+                "both, or neither",
+                "Add repetition_penalty=1.3, for example.",
+            )
+        if self.suppress_tokens is not None:
+            object.__setattr__(self, "suppress_tokens", _ids("suppress_tokens", self.suppress_tokens))
 
     def _check_fill(self) -> None:
         fill = self.fill
@@ -239,7 +300,7 @@ class RunConfig:
                 raise Refusal(f"{item!r}", "key=value,key=value", "Write for example dtype=bfloat16,batch_size=8.")
             if key in values:
                 raise Refusal(f"{key!r} twice", "each key once", "Remove one of the two.")
-            values[key] = _parse_value(key, raw)
+            values[key] = parse_value(key, raw)
         return cls.of(values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -260,7 +321,9 @@ class RunConfig:
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(RunConfig))
-_FLAG_FIELDS = ("use_cache", "deterministic", "mkldnn", "omp_dynamic")
+_FLAG_FIELDS = ("use_cache", "deterministic", "mkldnn", "omp_dynamic", "do_sample")
+_WHOLE_FIELDS = ("batch_size", "row", "left_pad", "prefill_chunk", "num_threads", "seed", "top_k")
+_REAL_FIELDS = ("temperature", "top_p", "repetition_penalty")
 _FLAGS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
 
@@ -287,23 +350,58 @@ def _whole_number(name: str, value: Any, low: int) -> None:
         raise Refusal(f"{name}={value!r}", f"a whole number, {low} or more", f"Correct {name}.")
 
 
+def _number_above_0(name: str, value: Any, most: float | None) -> float | None:
+    if value is None:
+        return None
+    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not real or value <= 0 or (most is not None and value > most):
+        allowed = "a number above 0" + ("" if most is None else f", up to {most:g}")
+        raise Refusal(f"{name}={value!r}", allowed, f"Correct {name}.")
+    return float(value)
+
+
+def _ids(name: str, value: Any) -> tuple[int, ...]:
+    """Token ids in ascending order, each once, so that one set has one name."""
+    listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    if not listed or not value or any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in value):
+        raise Refusal(f"{name}={value!r}", "a list of token ids, at least one", f"Write for example {name}=[7, 9].")
+    return tuple(sorted(set(value)))
+
+
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _parse_value(key: str, raw: str) -> Any:
+def parse_value(key: str, raw: str) -> Any:
+    """A field's value from how a person types it: flags, numbers and ids by the field's name, anything else as it stands.
+
+    Raises
+    ------
+    Refusal
+        On a word where a flag or a number is meant.
+    """
     if raw.lower() in ("none", "null"):
         return None
     if key in _FLAG_FIELDS:
         if raw.lower() not in _FLAGS:
             raise Refusal(f"{key}={raw}", "true or false", f"Write {key}=true or {key}=false.")
         return _FLAGS[raw.lower()]
-    if key in ("batch_size", "row", "left_pad", "prefill_chunk", "num_threads", "seed"):
-        try:
-            return int(raw)
-        except ValueError:
-            raise Refusal(f"{key}={raw}", "a whole number", f"Correct {key}.") from None
+    if key in _WHOLE_FIELDS:
+        return _typed(key, raw, int, "a whole number")
+    if key in _REAL_FIELDS:
+        return _typed(key, raw, float, "a number")
+    if key == "penalty_scope":
+        return int(raw) if re.fullmatch(r"-?\d+", raw) else raw
+    if key == "suppress_tokens":  # 7+9 on a command line, where a comma begins the next field
+        return [_typed(key, word, int, "token ids such as 7+9") for word in re.split(r"[\s,+]+", raw.strip("[] "))]
     return raw
+
+
+def _typed(key: str, raw: str, kind: type[int] | type[float], allowed: str) -> int | float:
+    try:
+        return kind(raw)
+    except ValueError:
+        raise Refusal(f"{key}={raw}", allowed, f"Correct {key}.") from None
 
 
 @dataclass(frozen=True)

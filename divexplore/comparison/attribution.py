@@ -14,11 +14,13 @@ from divexplore.comparison.neighbours import QUESTIONS, neighbour_configs
 from divexplore.comparison.search import Effect, Search, Stopped, effect_of, mixed, search
 from divexplore.comparison.verdict import Verdict
 from divexplore.config import PRESETS, RunConfig
+from divexplore.engine.choice import decode_path
+from divexplore.engine.fresh_process import kept_processes
 from divexplore.engine.isolated import needs_isolation, run_isolated
 from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import decode
 from divexplore.errors import Refusal
-from divexplore.models.load import load_model
+from divexplore.models.request import opened
 
 if TYPE_CHECKING:
     import polars as pl
@@ -129,21 +131,20 @@ def attribute(
     Raises
     ------
     Refusal
-        On a request that cannot be served.
+        On a request that cannot be served, a side that samples among them.
     RuntimeError
         Where A or B itself cannot be run to an end.
     """
     if a is None and b is None:
         a, b = PRESETS["batch"].a, PRESETS["batch"].b
     config_a, config_b = RunConfig.of(a), RunConfig.of(b)
-    model = load_model(model)
-    bench = _Bench(
-        model, model.encode(prompt, chat=chat), needs_isolation(config_a, config_b), max_new_tokens, progress, stop
-    )
+    _refuse_sampling(config_a, config_b)
+    model, encoded = opened(model, prompt, chat=chat, max_new_tokens=max_new_tokens)
+    bench = _Bench(model, encoded, needs_isolation(config_a, config_b), max_new_tokens, progress, stop)
     bench.expected = (
         expected_runs(config_a, config_b) if neighbours else expected_runs(config_a, config_b) - len(QUESTIONS)
     )
-    with RowFile() as rows:
+    with RowFile() as rows, kept_processes():
         try:
             first = bench.run(config_a), bench.run(config_b)
         except Stopped:
@@ -164,6 +165,19 @@ def expected_runs(a: RunConfig, b: RunConfig) -> int:
     """About how many runs `attribute` makes: each side twice, each field, some pairs, and the questions about a batch."""
     fields = len(a.difference(b))
     return 4 + fields + (fields if fields > 2 else 0) + (len(QUESTIONS) if a.rows != b.rows else 0)
+
+
+def _refuse_sampling(a: RunConfig, b: RunConfig) -> None:
+    """A knob moves the logits that a draw is made from: what the draw then takes is no effect of the knob alone."""
+    drawn = {side: decode_path(config) for side, config in (("A", a), ("B", b)) if config.do_sample}
+    if drawn:
+        told = "; ".join(f"{side}: {path}" for side, path in drawn.items())
+        seeds = "" if a.seed == b.seed else f", with the seeds {a.seed} and {b.seed}"
+        raise Refusal(
+            f"blaming a knob while tokens are sampled ({told}{seeds})",
+            "greedy decoding on both sides",
+            "Leave do_sample, temperature, top_k and top_p out on both sides, then ask again.",
+        )
 
 
 class _Bench:

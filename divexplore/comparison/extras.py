@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from divexplore.comparison.decode_paths import unrepeatable
 from divexplore.comparison.evidence import Evidence
 from divexplore.comparison.ladder import Pair
 from divexplore.comparison.probes import causal_probe, pad_probe
@@ -50,6 +51,11 @@ def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str |
     The state leak and the lack of repeatability, each as a sentence or ``None``, and what was seen.
     """
     before, after = _first_difference(first, second), _first_difference(second, last)
+    if unrepeatable(first):
+        drawn = "A samples without a seed, so that its runs draw other numbers"
+        seen = next((step for step in (before, after) if step is not None), None)
+        unsteady = f"{drawn}." if seen is None else f"{drawn}: two of them differ from step {seen} on."
+        return None, unsteady, unsteady
     if before is not None:
         unsteady = f"A does not repeat itself: two runs in a row differ from step {before} on."
         return None, unsteady, unsteady
@@ -63,7 +69,8 @@ def reverse_forcing(pair: Pair, **watched: Any) -> tuple[int, int]:
     """A forced on B's tokens: the number of steps at which A would choose another token, and of all steps."""
     tokens = pair.b.token_ids
     trace = pair.decode(pair.config_a, len(tokens), forced=tokens, fillers=pair.a, **watched)
-    flips = sum(int(best != token) for best, token in zip(trace.top_ids[:, 0], trace.token_ids, strict=True))
+    best = pair.b.top_ids[: len(trace), 0]  # of raw rows, whatever B made of them
+    flips = int((trace.top_ids[:, 0] != best).sum())
     return flips, len(trace)
 
 

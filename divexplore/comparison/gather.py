@@ -134,11 +134,12 @@ def forced_drift(
         rows_b.append(row)
         drift = row_drift(rows_a.read(step), row, token)
         drifts.append(drift)
-        if drift.rank > 0:
-            gap = float(row.double().max() - row.double()[token])
+        if not drift.top1_agree:  # of raw rows: what a penalty or a draw makes of equal ones is no flip
+            wide = row.double()
+            gap = float(wide.max() - wide[best[step]])
             flips.append(Flip(step=step, gap=gap, epsilon=drift.epsilon))
 
-    tokens = pair.a.token_ids
+    tokens, best = pair.a.token_ids, pair.a.top_ids[:, 0].tolist()
     trace = _forced_on(pair, tokens, see, watched) if tokens else None
     schema = {
         "step": pl.Int32,

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from divexplore.comparison.decode_paths import decode_path, differing_paths, samples, unrepeatable
 from divexplore.engine.batch import fill_batch
+from divexplore.engine.choice import choice_of
 from divexplore.engine.forwards import forwards
 from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention
@@ -78,7 +80,7 @@ def guards(
     """
     checks: dict[str, Callable[[], tuple[bool | None, str]]] = {
         "prompt_ids": lambda: _prompt_ids(a, b),
-        "greedy": lambda: _each(a, b, _greedy, "every token is the raw argmax"),
+        "greedy": lambda: _chosen(a, b),
         "finite": lambda: _finite(a, b, epsilons),
         "inputs": lambda: _each(a, b, _inputs, "mask, positions and cache length are those of the tokens"),
         "weights": lambda: _weights(a, b),
@@ -88,7 +90,7 @@ def guards(
         "kernel": lambda: _each(a, b, _named("attn_implementation"), "attention ran as asked"),
         "dtype": lambda: _each(a, b, _named("dtype"), "parameters had the dtype that was asked for"),
         "threads": lambda: _threads(a, b),
-        "observer": lambda: _observer(observed),
+        "observer": lambda: _observer(a, b, observed),
     }
     return tuple(Guard(name, *checks[name](), outcome) for name, outcome in GUARDS.items())
 
@@ -96,12 +98,16 @@ def guards(
 def observe(model: Model, prompt: Prompt, config: RunConfig, trace: Trace, *, net: Any = None) -> str | None:
     """Repeat a free run without recording anything; why its tokens are others, or ``None`` where they are the same.
 
-    It costs one plain run. The loop keeps nothing of a row but its argmax, the lowest id among ties.
+    It costs one plain run. The loop keeps nothing of a row but the id that follows it. A run that samples without a seed
+    cannot be repeated, and is not: `guards` says so.
     """
+    if unrepeatable(trace):
+        return None
     net = model.instance(config.dtype, config.device) if net is None else net
     batch = fill_batch(model, prompt.ids, config, chat=prompt.chat)
     eos = torch.tensor(sorted(model.eos_ids), dtype=torch.int64)
     ended = torch.zeros(len(batch.prompts), dtype=torch.bool)
+    choice = choice_of(config, prompt.ids, model.vocab_size)
     with applied(config), attention(net, config.attn_implementation), surround(net, config):
         use_cache = trace.effective["use_cache"]
         stream = forwards(net, batch, use_cache=use_cache, prefill_chunk=config.prefill_chunk)
@@ -110,11 +116,14 @@ def observe(model: Model, prompt: Prompt, config: RunConfig, trace: Trace, *, ne
             logits = next(stream) if tokens is None else stream.send(tokens)
             tokens = logits.argmax(-1)
             row = logits[batch.row]
-            chosen = int(torch.nonzero(row == row.max())[0, 0])
+            best = int(torch.nonzero(row == row.max())[0, 0])
+            chosen = best if choice is None else choice(row, trace.token_ids[:step])
             if chosen != recorded:
                 return f"step {step} chooses {model.token_text(chosen)!r} where the record has {model.token_text(recorded)!r}"
             tokens[ended.to(tokens.device)] = batch.pad_id
             tokens[batch.row] = chosen
+            if choice is not None and batch.copies:
+                tokens[:] = chosen
             ended |= torch.isin(tokens.cpu(), eos)
     return None
 
@@ -136,11 +145,23 @@ def _prompt_ids(a: Trace, b: Trace) -> tuple[bool, str]:
     return False, f"A was given {len(a.prompt_ids)} ids, B {len(b.prompt_ids)}, and they differ."
 
 
+def _chosen(a: Trace, b: Trace) -> tuple[bool | None, str]:
+    ok, why = _each(a, b, _greedy, "every token is the raw argmax")
+    if samples(a) and samples(b) and a.effective.get("seed") != b.effective.get("seed"):
+        why += " The seeds differ."
+    paths = differing_paths(a, b)
+    return ok, why if paths is None else f"{why} The decode paths differ: {paths}."
+
+
 def _greedy(trace: Trace) -> str | bool:
+    if samples(trace):  # even where each token drawn happens to be the best one
+        seed = trace.effective.get("seed")
+        return f"the tokens were drawn ({decode_path(trace)}, {'no seed' if seed is None else f'seed {seed}'})"
     pairs = zip(trace.table["logit"], trace.top_logits, strict=True)
     chosen = trace.meta.get("forced", 0)  # tokens that were given before it say nothing of the choice
     below = [step for step, (logit, top) in enumerate(pairs) if step >= chosen and logit < top[0]]
-    return not below or f"at step {below[0]} the token taken is not the raw argmax, nor at {len(below) - 1} others"
+    further = f", nor at {len(below) - 1} further steps" if len(below) > 1 else ""
+    return not below or f"at step {below[0]} the token taken is not the raw argmax{further}"
 
 
 def _finite(a: Trace, b: Trace, epsilons: Sequence[float | None]) -> tuple[bool, str]:
@@ -224,10 +245,13 @@ def _threads(a: Trace, b: Trace) -> tuple[bool | None, str]:
     return ok, why
 
 
-def _observer(observed: Sequence[str | None] | None) -> tuple[bool | None, str]:
+def _observer(a: Trace, b: Trace, observed: Sequence[str | None] | None) -> tuple[bool | None, str]:
     if observed is None:
         return None, "Not asked: it costs one more plain run of each side."
     wrong = [f"{side}: {what}" for side, what in zip("AB", observed, strict=True) if what is not None]
     if wrong:
         return False, f"Without recording, {'; '.join(wrong)}."
+    lost = [side for side, trace in (("A", a), ("B", b)) if unrepeatable(trace)]
+    if lost:
+        return None, f"{' and '.join(lost)} drew tokens without a seed, which no second run can repeat."
     return True, "Both sides give the same tokens without recording."

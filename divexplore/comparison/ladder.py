@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from divexplore.comparison.decode_paths import OF_CHOICE, differing_paths
 from divexplore.comparison.drift import epsilon
 from divexplore.engine.clean64 import fits, raised, rung_mode
 from divexplore.engine.isolated import needs_isolation, run_isolated
@@ -74,7 +75,9 @@ class TopRung:
 
 def differing_knobs(a: Trace, b: Trace) -> set[str]:
     """Names of the effective settings in which two runs differ."""
-    return {name for name in a.effective if name not in _INERT and a.effective[name] != b.effective.get(name)}
+    apart = {"decode"} if differing_paths(a, b) else set()  # older records do not name theirs
+    names = set(a.effective) - _INERT - {"decode"}
+    return apart | {name for name in names if a.effective[name] != b.effective.get(name)}
 
 
 def coarser(a: str, b: str) -> str:
@@ -117,7 +120,7 @@ def climb(
     nets = {config: pair.model.instance(config.dtype, config.device) for config in (pair.config_a, pair.config_b)}
     if not fits(nets[pair.config_a], getattr(torch, dtype)):
         return f"a copy of the model in {dtype} does not fit into memory"
-    knobs = differing_knobs(pair.a, pair.b)
+    knobs = differing_knobs(pair.a, pair.b) - OF_CHOICE  # tokens are given here, nothing is chosen
     two_dtypes = native[0] != native[1]
     apart = two_dtypes and knobs != {"dtype"}  # then B's knobs also run with A's weights, whose rounding is no knob
     with RowFile() as top_rows:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from divexplore.comparison.decode_paths import decode_path
+from divexplore.comparison.ladder import differing_knobs
 from divexplore.environment import summary
 
 if TYPE_CHECKING:
@@ -63,12 +65,10 @@ def one_line(comparison: Comparison) -> str:
 
 def differences(a: Trace, b: Trace) -> str:
     """What differs between two effective configurations, as ``batch_size 1 / 8``."""
-    skipped = ("pads", "mask", "computing_dtype")
-    words = [
-        f"{key} {a.effective[key]} / {b.effective[key]}"
-        for key in a.effective
-        if key not in skipped and a.effective[key] != b.effective.get(key)
-    ]
+    knobs = differing_knobs(a, b)
+    words = [f"{key} {a.effective[key]} / {b.effective.get(key)}" for key in a.effective if key in knobs - {"decode"}]
+    if "decode" in knobs:
+        words.append(f"decode {decode_path(a)} / {decode_path(b)}")
     return ", ".join(words) or "same effective configuration"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from divexplore.comparison.decode_paths import GREEDY, OF_CHOICE, decode_path
 from divexplore.comparison.ladder import differing_knobs
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _REMEDY = {
     "prefill_chunk": "Prefill in chunks of one size on both sides",
     "num_threads": "Keep the number of threads fixed",
     "dtype": "Compute both sides in one dtype",
+    "decode": "Let one rule choose the tokens of both sides",
 }
 
 
@@ -92,8 +94,8 @@ class Case:
 
     @property
     def precision_pair(self) -> bool:
-        """Whether the two sides differ in nothing but dtype."""
-        return "dtype" in self.knobs and self.knobs <= {"dtype", "float32_matmul_precision"}
+        """Whether nothing but dtype differs of what moves logits."""
+        return "dtype" in self.knobs and self.knobs - OF_CHOICE <= {"dtype", "float32_matmul_precision"}
 
 
 def prompt_mismatch(case: Case) -> Finding | None:
@@ -160,26 +162,23 @@ def state_leak(case: Case) -> Finding | None:
 
 
 def policy(case: Case) -> Finding | None:
-    """A chosen token is not the raw argmax, or the stop rules differ."""
+    """At the split a chosen token is not the raw argmax, or the stop rules differ."""
     a, b = case.a, case.b
-    for step in range(case.common):
-        for name, trace in (("A", a), ("B", b)):
-            logit, highest = trace.table["logit"][step], float(trace.top_logits[step, 0])
-            if step >= trace.meta["forced"] and logit < highest:
-                return Finding(
-                    f"{name} took {trace.texts[step]!r} at step {step} although its raw logit {logit:.6g} is below the raw "
-                    f"maximum {highest:.6g}: a penalty, a suppressed id or a sampler chose.",
-                    "Compare the generation settings of both sides, generation_config included.",
-                )
     if case.split is not None:
-        step = case.split.step
-        for name, trace, side in (("A", a, case.split.a), ("B", b, case.split.b)):
-            if step < trace.meta["forced"] and side.logit < float(trace.top_logits[step, 0]):
+        step, below = case.split.step, _below_the_maximum(case, case.split)
+        for name, trace, side in below:
+            if step >= trace.meta["forced"]:
                 return Finding(
-                    f"{name}'s token {side.text!r} at step {step} was given, not chosen: its raw logit {side.logit:.6g} is "
-                    f"below the raw maximum {float(trace.top_logits[step, 0]):.6g}.",
-                    "Read what follows as a branch that a person forced, not as a divergence.",
+                    f"{name} took {side.text!r} at step {step} although its raw logit {side.logit:.6g} is below the raw "
+                    f"maximum {float(trace.top_logits[step, 0]):.6g}: {_chooser(trace)} chose.",
+                    _policy_next(a, b),
                 )
+        for name, trace, side in below:
+            return Finding(
+                f"{name}'s token {side.text!r} at step {step} was given, not chosen: its raw logit {side.logit:.6g} is "
+                f"below the raw maximum {float(trace.top_logits[step, 0]):.6g}.",
+                "Read what follows as a branch that a person forced, not as a divergence.",
+            )
         return None
     ended = {a.finish_reason, b.finish_reason}
     if ended == {"eos", "length"} or (ended == {"length"} and len(a) != len(b)):
@@ -230,7 +229,7 @@ def exact_tie(case: Case) -> Finding | None:
 def near_tie(case: Case) -> Finding | None:
     """A flip whose epsilon vanishes up the ladder."""
     split, evidence = case.split, case.evidence
-    if split is None or structural(case) is not None:
+    if split is None or _below_the_maximum(case, split) or structural(case) is not None:
         return None
     part = f"The runs part at step {split.step}: {_lean('A', split.a, case.a)}, {_lean('B', split.b, case.b)}"
     if case.precision_pair and evidence is not None and evidence.weight_rounding is not None:
@@ -291,6 +290,23 @@ def identical(case: Case) -> Finding | None:
         "Try more steps, other prompts, or another pair.",
         inconclusive=unknown,
     )
+
+
+def _below_the_maximum(case: Case, split: Split) -> list[tuple[str, Trace, Side]]:
+    """The sides whose token at the split is not the best of its raw row: something else than the logits parted the runs."""
+    sides = (("A", case.a, split.a), ("B", case.b, split.b))
+    return [(name, trace, side) for name, trace, side in sides if side.logit < float(trace.top_logits[split.step, 0])]
+
+
+def _policy_next(a: Trace, b: Trace) -> str:
+    if decode_path(a) == decode_path(b) != GREEDY:
+        return "Both sides choose by this rule, so what else differs moved its scores: compare again with both sides greedy."
+    return "Compare the generation settings of both sides, generation_config included."
+
+
+def _chooser(trace: Trace) -> str:
+    path = decode_path(trace)
+    return "a penalty, a suppressed id or a sampler" if path == GREEDY else f"its decode path ({path})"
 
 
 def _lean(name: str, side: Side, trace: Trace) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from divexplore.comparison import rules
+from divexplore.comparison.decode_paths import OF_CHOICE, differing_paths, unmet
 from divexplore.comparison.rules import Case, Finding
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ _RULES: tuple[tuple[Verdict, Callable[[Case], Finding | None]], ...] = (
 )
 
 
+_OF_TOKENS = (Verdict.POLICY, Verdict.EXACT_TIE, Verdict.NEAR_TIE, Verdict.DRIFT_ONLY, Verdict.IDENTICAL)
+"""Verdicts on which token was taken; the others hold whatever chose it."""
+
+
 def judge(
     a: Trace,
     b: Trace,
@@ -99,22 +104,35 @@ def judge(
             if verdict in (Verdict.PROMPT_MISMATCH, Verdict.INVALID):
                 break  # nothing else can be compared
     (verdict, finding), *others = held
+    finding = _without_blame(case, verdict, finding)
     cut_short = split is None and (a.partial or b.partial)
     unsteady = evidence is not None and evidence.unsteady is not None
-    unmet = any(guard.ok is False and guard.outcome not in [name for name, _ in held] for guard in guards)
+    failed = any(guard.ok is False and guard.outcome not in [name for name, _ in held] for guard in guards)
     return Judgement(
         verdict=verdict,
         why=finding.why,
         next=finding.next,
-        inconclusive=finding.inconclusive or cut_short or unsteady or unmet,
+        inconclusive=finding.inconclusive or cut_short or unsteady or failed,
         also=tuple(name for name, _ in others),
         evidence=_sentences(case),
     )
 
 
+def _without_blame(case: Case, verdict: Verdict, finding: Finding) -> Finding:
+    """The finding of a pair that samples says so: no setting can be blamed for what a draw may have made."""
+    reason = None if verdict not in _OF_TOKENS else unmet(case.a, case.b, case.knobs)
+    if reason is None:
+        return finding
+    return replace(
+        finding,
+        why=f"{finding.why} {reason}",
+        next="Compare both sides greedily (leave do_sample out), with one thing differing; only then blame it.",
+    )
+
+
 def _sentences(case: Case) -> tuple[str, ...]:
     """What was measured, a sentence each."""
-    found = [_shifted(case), *_partial(case)]
+    found = [_shifted(case), *_partial(case), _paths(case), _dtype_as_well(case)]
     found += [f"guard {guard.name} failed: {guard.why}" for guard in case.guards if guard.ok is False]
     evidence = case.evidence
     if evidence is not None:
@@ -132,6 +150,19 @@ def _sentences(case: Case) -> tuple[str, ...]:
             found.append(f"cascade: {evidence.cascade}")
         found += evidence.notes
     return tuple(sentence for sentence in found if sentence)
+
+
+def _paths(case: Case) -> str | None:
+    paths = differing_paths(case.a, case.b)
+    return None if paths is None else f"the decode paths differ: {paths}"
+
+
+def _dtype_as_well(case: Case) -> str | None:
+    """A knob is not to blame for what another dtype may have done."""
+    others = case.knobs - OF_CHOICE - {"dtype"}
+    if "dtype" not in case.knobs or not others:
+        return None
+    return f"dtype differs as well: {', '.join(sorted(others))} alone is not to blame until it is tried alone"
 
 
 def _partial(case: Case) -> list[str]:

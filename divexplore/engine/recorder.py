@@ -12,6 +12,7 @@ import torch
 
 from divexplore.config import RunConfig
 from divexplore.engine.batch import Batch
+from divexplore.engine.choice import decode_path
 from divexplore.engine.statistics import RowStatistics, computing_dtype, row_statistics
 from divexplore.engine.witness import Witness
 from divexplore.environment import snapshot
@@ -174,6 +175,7 @@ class Recorder:
                 "mask": any(pads),
                 "prefill_chunk": self._config.prefill_chunk,
                 "seed": self._config.seed,
+                "decode": decode_path(self._config),
             },
             "rows": [
                 {"prompt_ids": list(prompt), "pads": pad, "token_ids": self._tokens_of(index)}

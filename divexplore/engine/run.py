@@ -1,4 +1,4 @@
-"""Run one configuration: decode greedily, or along given tokens, and record a row a step."""
+"""Run one configuration: decode by its rule, greedily for most, or along given tokens, and record a row a step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import torch
 
 from divexplore.config import RunConfig
 from divexplore.engine.batch import Batch, fill_batch
+from divexplore.engine.choice import Choice, choice_of
 from divexplore.engine.forwards import forwards
 from divexplore.engine.interventions import surround
+from divexplore.engine.interrupt import interruptible
 from divexplore.engine.numerics import applied, attention, check_dtype, in_force
 from divexplore.engine.recorder import Recorder
 from divexplore.engine.witness import tensors_in_force
 from divexplore.errors import Refusal
-from divexplore.models.load import load_model
 from divexplore.models.model import Model, Prompt
+from divexplore.models.request import check_steps, opened, whole_ids
 from divexplore.trace import Trace
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def run(
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Trace:
-    """Decode greedily under one configuration and record every step.
+    """Decode under one configuration, greedily unless it says otherwise, and record every step.
 
     Parameters
     ----------
@@ -66,7 +68,8 @@ def run(
     progress
         Called after each step; see `Progress`.
     stop
-        Asked before each step; when it answers true the run ends and the trace is kept, marked partial.
+        Asked before each step; when it answers true the run ends and the trace is kept, marked partial. So it is at a
+        first interrupt; a second one leaves at once.
 
     Returns
     -------
@@ -78,17 +81,14 @@ def run(
     Refusal
         On a request that cannot be served.
     """
-    model, config = load_model(model), RunConfig.of(config)
-    trace = _where_it_belongs(config)(
-        model,
-        model.encode(prompt, chat=chat),
-        config,
-        max_new_tokens,
-        progress=progress,
-        stop=stop,
-    )
+    config = RunConfig.of(config)
+    model, encoded = opened(model, prompt, chat=chat, max_new_tokens=max_new_tokens)
+    with interruptible(stop) as stopping:
+        trace = _where_it_belongs(config)(model, encoded, config, max_new_tokens, progress=progress, stop=stopping)
+    stopping.tell()
     if trace.meta["error"]:
-        warnings.warn(f"the run ended early: {trace.meta['error']}", RuntimeWarning, stacklevel=2)
+        # 3: the public name is a function around this one
+        warnings.warn(f"the run ended early: {trace.meta['error']}", RuntimeWarning, stacklevel=3)
     return trace
 
 
@@ -116,11 +116,12 @@ def force(
     Trace
         One step a given token: the raw row that predicts it, and that token's logit.
     """
-    model, config = load_model(model), RunConfig.of(config)
-    encoded = model.encode(prompt, chat=chat)
+    config = RunConfig.of(config)
     if isinstance(token_ids, Trace):
         fillers = fillers or (token_ids if token_ids.requested == config.to_dict() else None)
         token_ids = token_ids.token_ids
+    token_ids = whole_ids(token_ids, "list of forced tokens")
+    model, encoded = opened(model, prompt, chat=chat)
     return _where_it_belongs(config)(model, encoded, config, len(token_ids), forced=token_ids, fillers=fillers)
 
 
@@ -147,7 +148,7 @@ def decode(
     net: Any = None,
     within: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Trace:
-    """The recording loop behind `run` and `force`: the first ``len(forced)`` tokens are given, the others greedy.
+    """The recording loop behind `run` and `force`: the first ``len(forced)`` tokens are given, the others chosen.
 
     Parameters
     ----------
@@ -159,6 +160,7 @@ def decode(
         Makes the context of each forward, which neither the statistics nor `on_row` may see.
     """
     _check_request(model, prompt, config, max_new_tokens, forced)
+    choice = choice_of(config, prompt.ids, model.vocab_size)
     if net is None:
         check_dtype(config.dtype or str(model.dtype).removeprefix("torch."), config.device or "cpu")
         net = model.instance(config.dtype, config.device)
@@ -179,7 +181,7 @@ def decode(
                     return next(stream) if tokens is None else stream.send(tokens)
 
             try:
-                _decode(advance, model, batch, max_new_tokens, forced, replay, recorder, on_row, progress, stop)
+                _decode(advance, model, batch, max_new_tokens, forced, replay, choice, recorder, on_row, progress, stop)
             except Refusal:
                 raise
             except Exception as error:  # whatever torch raises in mid-run: what was recorded so far is kept
@@ -197,13 +199,17 @@ def _decode(
     max_new_tokens: int,
     forced: Sequence[int],
     replay: list[list[int]] | None,
+    choice: Choice | None,
     recorder: Recorder,
     on_row: OnRow | None,
     progress: Progress | None,
     stop: Callable[[], bool] | None,
 ) -> None:
     ended = [False] * len(batch.prompts)
+    taken: list[int] = []
     tokens: torch.Tensor | None = None
+    if len(forced) >= max_new_tokens:
+        choice = None
     for step in range(max_new_tokens):
         if stop is not None and stop():  # asked before a forward: the step under way is the last one
             recorder.finish_reason = "stopped"
@@ -214,14 +220,18 @@ def _decode(
         statistics = recorder.see(row, logits.shape[0], time.perf_counter() - started)
         if statistics is None:
             return  # NaN or infinity: there is no argmax to take
-        token = forced[step] if step < len(forced) else int(statistics.top_ids[0])
+        # made before given tokens too, where free ones follow: so the n-th draw belongs to step n in a branch as well
+        token = int(statistics.top_ids[0]) if choice is None else choice(row, taken)
+        if step < len(forced):
+            token = forced[step]
+        taken.append(token)
         fed = [token]
         if len(ended) > 1:
             # cast up exactly, as `generate` does: an argmax of 16-bit values takes four times as long
             wide = logits if logits.dtype == torch.float64 else logits.float()
             best = wide.argmax(-1).tolist()
             fed = [batch.pad_id if over else other for over, other in zip(ended, best, strict=False)]
-            if replay is not None or forced:
+            if replay is not None or forced or choice is not None:
                 _replay(fed, batch, step, token, replay)
             fed[batch.row] = token
         recorder.take(token, row, fed)
@@ -254,8 +264,7 @@ def _check_request(model: Model, prompt: Prompt, config: RunConfig, max_new_toke
                 "a fresh process, as dx.run and dx.compare start one",
                 "Use one of these, or leave it out.",
             )
-    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
-        raise Refusal(f"max_new_tokens={max_new_tokens!r}", "a whole number, 1 or more", "Correct max_new_tokens.")
+    check_steps(max_new_tokens)
     outside = [token for token in forced if not 0 <= token < model.vocab_size]
     if outside:
         raise Refusal(

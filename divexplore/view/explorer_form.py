@@ -30,6 +30,8 @@ _LABELS = {
     "prefill_chunk": "prefill chunk",
     "float32_matmul_precision": "fp32 matmul",
     "mkldnn": "oneDNN",
+    "do_sample": "sampling",
+    "suppress_tokens": "suppressed ids",
     "aten_cpu_capability": "ATen ISA",
     "onednn_max_cpu_isa": "oneDNN ISA",
     "mkl_cbwr": "MKL CBWR",

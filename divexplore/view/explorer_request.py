@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divexplore.config import PRESETS, RunConfig
+from divexplore.config import PRESETS, RunConfig, parse_value
 from divexplore.errors import Refusal
 from divexplore.view.explorer_form import why_not
 from divexplore.view.explorer_models import Shelf
@@ -57,8 +57,9 @@ def prompt_of(request: Mapping[str, Any]) -> str | list[int]:
 
 
 def config_of(fields: Mapping[str, Any]) -> RunConfig:
-    """One side's configuration; fields that were emptied are left out."""
-    return RunConfig.of({name: value for name, value in fields.items() if value is not None})
+    """One side's configuration; what was typed is read by its field's name, fields that were emptied are left out."""
+    read = {name: parse_value(name, value) if isinstance(value, str) else value for name, value in fields.items()}
+    return RunConfig.of({name: value for name, value in read.items() if value is not None})
 
 
 def moved_off(request: dict[str, Any], presets: list[dict[str, Any]]) -> dict[str, Any]:

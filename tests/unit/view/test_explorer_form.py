@@ -16,6 +16,7 @@ from divexplore.view.explorer_cause import CausePanel
 from divexplore.view.explorer_models import Shelf
 from divexplore.view.explorer_panel import BranchPanel, RunPanel, complaint
 from divexplore.view.explorer_progress import MIN_SECONDS, Progress
+from divexplore.view.explorer_request import config_of
 
 FOLDER = assets.FOLDER.parent / "explorer"
 
@@ -78,8 +79,32 @@ def test_what_a_knob_offers_a_configuration_accepts():
         for value in knob.get("words", [True, False] if knob["kind"] == "flag" else [knob.get("low", 1)]):
             if knob["kind"] == "text":
                 continue
-            fields = {"batch_size": 2} if knob["name"] == "row" else {}
+            fields = {"row": {"batch_size": 2}, "top_k": {"do_sample": True}}.get(knob["name"], {})
             dx.RunConfig.of({**fields, knob["name"]: value})
+
+
+def test_what_is_typed_for_a_field_is_read_by_its_name():
+    typed = {
+        "do_sample": True,
+        "temperature": "0.7",
+        "top_k": 5,
+        "repetition_penalty": "1.3",
+        "penalty_scope": "20",
+        "suppress_tokens": "9, 7",
+        "dtype": "bf16",
+        "seed": None,
+    }
+    assert config_of(typed) == dx.RunConfig(
+        do_sample=True,
+        temperature=0.7,
+        top_k=5,
+        repetition_penalty=1.3,
+        penalty_scope=20,
+        suppress_tokens=[7, 9],
+        dtype="bfloat16",
+    )
+    with pytest.raises(dx.Refusal, match="temperature=warm"):
+        config_of({"do_sample": True, "temperature": "warm"})
 
 
 def test_models_are_listed_once_with_their_size_and_memory(fairy_tales):
