@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -16,6 +17,7 @@ _HOMES = {
     "run": "divexplore.engine.run",
     "force": "divexplore.engine.run",
     "score": "divexplore.engine.score",
+    "read_records": "divexplore.sources.records",
     "compare": "divexplore.comparison.compare",
     "compare_traces": "divexplore.comparison.compare",
     "find_near_ties": "divexplore.comparison.scan",
@@ -45,6 +47,7 @@ __all__ = [
     "force",
     "layer_drift",
     "load_model",
+    "read_records",
     "run",
     "score",
     "trace_ops",
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from divexplore.engine.score import score
     from divexplore.errors import Refusal
     from divexplore.models.load import load_model
+    from divexplore.sources.records import read_records
     from divexplore.trace import Trace
     from divexplore.view.comparison_view import ComparisonView
     from divexplore.view.explorer import Explorer
@@ -73,6 +77,11 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'divexplore' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
+    if isinstance(value, FunctionType):
+        from divexplore.errors import told_nearest
+
+        value = told_nearest(value)
+        value.__module__ = __name__  # by which it is pickled, for another process
     globals()[name] = value
     return value
 

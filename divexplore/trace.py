@@ -20,6 +20,8 @@ __all__ = ["FORMAT", "Trace", "check_format", "strict_json", "trace_schema"]
 
 FORMAT = "divexplore.trace/1"
 
+_NO_ID = -1
+
 _FACTS = (
     "model",
     "prompt",
@@ -73,7 +75,8 @@ class Trace:
         ``effective``, ``rows`` (of the whole batch: ``prompt_ids``, ``pads``, ``token_ids``), ``forced`` (how many of the
         first tokens were given, not chosen), ``max_new_tokens`` (how many were asked for), ``finish_reason``
         (``length``, ``eos``, ``stopped``, ``invalid``, ``error``), ``partial``, ``error``, ``invalid``, ``warnings``,
-        ``snapshot``, ``texts`` (display text of every id in the table, by id as a string).
+        ``snapshot``, ``texts`` (display text of every id in the table, by id as a string), and for a trace from
+        elsewhere ``record``.
     """
 
     table: pl.DataFrame
@@ -104,7 +107,9 @@ class Trace:
 
     @property
     def text(self) -> str:
-        """The generated text; bytes that are no UTF-8 as U+FFFD."""
+        """The generated text; bytes that are no UTF-8 as U+FFFD. Of a record without tokens the text that it reports."""
+        if not len(self) and self.record is not None:
+            return self.record["text"] or ""
         pieces = self.table["bytes"].to_list()
         if any(piece is None for piece in pieces):
             return "".join(self.texts)
@@ -126,6 +131,11 @@ class Trace:
         return self.meta["effective"]
 
     @property
+    def record(self) -> dict[str, Any] | None:
+        """What `divexplore.read_records` knows of a trace from elsewhere; ``None`` for a run of our own."""
+        return self.meta.get("record")
+
+    @property
     def dtype(self) -> str:
         """Computing dtype of the logits."""
         return self.effective["computing_dtype"]
@@ -142,12 +152,15 @@ class Trace:
 
     @property
     def top_ids(self) -> NDArray[np.int32]:
-        """Ids of the top list, shape ``(n_steps, k)``, logit descending, id ascending."""
-        return self._matrix("top_ids")
+        """Ids of the top list, shape ``(n_steps, k)``, logit descending, id ascending; -1 behind the end of a shorter one."""
+        ids = self._matrix("top_ids")
+        if ids.dtype.kind == "f":  # nulls of a recorded list: int32 is exact in float64
+            ids[ids != ids] = _NO_ID
+        return ids.astype("int32", copy=False)
 
     @property
     def top_logits(self) -> NDArray[np.float64]:
-        """Raw logits of the top list, shape ``(n_steps, k)``."""
+        """Raw logits of the top list, shape ``(n_steps, k)``; NaN behind the end of a shorter one."""
         return self._matrix("top_logits")
 
     def _matrix(self, name: str) -> Any:
@@ -210,7 +223,9 @@ def _width(column: pl.Series) -> int:
 
 
 def describe(effective: Mapping[str, Any]) -> str:
-    """The effective configuration in a few words: dtype, batch, and what is unusual."""
+    """The effective configuration in a few words: dtype, batch, and what is unusual; of a record what it is one of."""
+    if "recorded" in effective:
+        return " · ".join(str(effective[name]) for name in ("recorded", "arm") if name in effective)
     words = [effective["dtype"], f"batch {effective['batch_size']}", effective["attn_implementation"]]
     if not effective["use_cache"]:
         words.append("no cache")

@@ -20,7 +20,7 @@ LAYERS = (
     ("config", "trace", "environment"),
     ("models",),
     ("engine",),
-    ("comparison", "testing"),
+    ("comparison", "sources", "testing"),
     ("view",),
     ("lab",),
     ("cli",),

@@ -1,0 +1,1 @@
+"""Traces from elsewhere: recorded log-probabilities of serving engines."""
