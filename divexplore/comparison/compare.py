@@ -17,11 +17,13 @@ from divexplore.comparison.ladder import Pair
 from divexplore.comparison.margins import logit_of, split_of
 from divexplore.comparison.verdict import judge
 from divexplore.config import PRESETS, RunConfig
+from divexplore.engine.fresh_process import kept_processes
+from divexplore.engine.interrupt import interruptible
 from divexplore.engine.isolated import needs_isolation, run_isolated
 from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import OnRow, decode
 from divexplore.errors import Refusal, nearest
-from divexplore.models.load import load_model
+from divexplore.models.request import opened
 from divexplore.trace import Trace
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from divexplore.comparison.evidence import Evidence
-    from divexplore.models.model import Model
+    from divexplore.models.model import Model, Prompt
 
 __all__ = ["compare", "compare_traces"]
 
@@ -72,7 +74,7 @@ def compare(
         A-A-B-A, the causal probe and both sides without recording; `divexplore.comparison.prices` holds what each costs.
     progress, stop
         As `divexplore.run` takes them, `progress` with the name of the run in front. A stopped comparison keeps what
-        was recorded.
+        was recorded, and so does one that is interrupted once.
 
     Raises
     ------
@@ -84,9 +86,24 @@ def compare(
     if a is None and b is None:
         a, b = PRESETS["batch"].a, PRESETS["batch"].b
     config_a, config_b = RunConfig.of(a), RunConfig.of(b)
-    model = load_model(model)
-    encoded = model.encode(prompt, chat=chat)
+    model, encoded = opened(model, prompt, chat=chat, max_new_tokens=max_new_tokens)
+    with kept_processes(), interruptible(stop) as stopping:
+        found = _compared(model, encoded, config_a, config_b, max_new_tokens, evidence, progress, stopping)
+    stopping.tell()
+    return found
 
+
+def _compared(
+    model: Model,
+    encoded: Prompt,
+    config_a: RunConfig,
+    config_b: RunConfig,
+    max_new_tokens: int,
+    evidence: str,
+    progress: Progress | None,
+    stop: Callable[[], bool],
+) -> Comparison:
+    """The comparison of a request that can be served."""
     where = run_isolated if needs_isolation(config_a, config_b) else decode
 
     def watch(name: str) -> dict[str, Any]:
@@ -111,7 +128,7 @@ def compare(
         columns = align(trace_a.token_ids, trace_b.token_ids)
         pair = Pair(model, encoded, config_a, config_b, trace_a, trace_b)
         gathered = None
-        if evidence != "fast" and not (stop is not None and stop()):
+        if evidence != "fast" and not stop():
             at = None if split is None else split.step
             gathered = gather(pair, rows, columns, at, fp32_rung=evidence == "full", watch=watch)
     if gathered is not None and again:

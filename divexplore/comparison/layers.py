@@ -18,7 +18,7 @@ from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import decode
 from divexplore.engine.spill import Spill
 from divexplore.errors import Refusal
-from divexplore.models.load import load_model
+from divexplore.models.request import opened
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,8 +125,7 @@ def layer_drift(
     if a is None and b is None:
         a, b = PRESETS["batch"].a, PRESETS["batch"].b
     config_a, config_b = RunConfig.of(a), RunConfig.of(b)
-    model = load_model(model)
-    encoded = model.encode(prompt, chat=chat)
+    model, encoded = opened(model, prompt, chat=chat, max_new_tokens=max_new_tokens)
     with RowFile() as rows, Spill() as vectors:
         free = _run(
             model,

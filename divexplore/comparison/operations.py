@@ -20,7 +20,7 @@ from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import decode
 from divexplore.engine.spill import Spill
 from divexplore.errors import Refusal
-from divexplore.models.load import load_model
+from divexplore.models.request import opened
 
 if TYPE_CHECKING:
     import polars as pl
@@ -185,11 +185,11 @@ def trace_ops(
     started = time.perf_counter()
     if a is None and b is None:
         a, b = PRESETS["batch"].a, PRESETS["batch"].b
-    model = load_model(model)
-    encoded = model.encode(prompt, chat=chat)
+    config_a, config_b = RunConfig.of(a), RunConfig.of(b)
+    model, encoded = opened(model, prompt, chat=chat, max_new_tokens=max_new_tokens)
     watch = _Watch(progress, stop)
     watch("reaching the step")
-    pair = moments(model, encoded, RunConfig.of(a), RunConfig.of(b), step, max_new_tokens)
+    pair = moments(model, encoded, config_a, config_b, step, max_new_tokens)
     return trace_moments(*pair, watch=watch, started=started)
 
 

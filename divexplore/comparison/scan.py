@@ -12,6 +12,7 @@ from divexplore.engine.run import decode
 from divexplore.errors import Refusal
 from divexplore.models.fairy_tales.prompts import PROMPTS
 from divexplore.models.load import load_model
+from divexplore.models.request import check_steps, checked_prompt
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,8 +75,10 @@ def find_near_ties(
     import polars as pl
 
     _check(prompts, budget_seconds, epsilon)
-    texts: Sequence[str | Sequence[int]] = PROMPTS if prompts is None else prompts
-    model, config = load_model(model), RunConfig.of(config)
+    check_steps(max_new_tokens)
+    config = RunConfig.of(config)
+    texts = [checked_prompt(prompt) for prompt in (PROMPTS if prompts is None else prompts)]
+    model = load_model(model)
     if prompts is None and model.tokenizer is None:
         raise Refusal("the bundled prompts for a model without a tokenizer", "lists of token ids", "Pass prompts.")
     encoded = [
@@ -88,7 +91,7 @@ def find_near_ties(
         tables.append(_steps(trace, index, shown))
         if trace.meta["error"]:
             warnings.warn(
-                f"prompt {index + 1} ended at step {len(trace)}: {trace.meta['error']}", RuntimeWarning, stacklevel=2
+                f"prompt {index + 1} ended at step {len(trace)}: {trace.meta['error']}", RuntimeWarning, stacklevel=3
             )
         if progress is not None:
             progress(index + 1, len(encoded))
@@ -97,7 +100,7 @@ def find_near_ties(
                 f"the budget of {budget_seconds:g} s ended in prompt {index + 1} of {len(encoded)}, at step {len(trace)}; "
                 "a larger budget_seconds runs more",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=3,  # the public name is a function around this one
             )
             break
     risk = pl.lit(None, pl.Boolean) if epsilon is None else pl.col("margin") <= 2 * epsilon

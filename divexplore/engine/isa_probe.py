@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from divexplore.config import RunConfig
-from divexplore.engine.isolated import PACKAGE_ROOT
+from divexplore.engine.fresh_process import PACKAGE_ROOT
 from divexplore.engine.processor import refuse_unless_honoured
 from divexplore.errors import Refusal
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from divexplore.config import RunConfig
+from divexplore.engine.fresh_process import process_for
 from divexplore.engine.interventions import refuse_elsewhere
 from divexplore.engine.processor import refuse_unless_honoured
 from divexplore.errors import Refusal
+from divexplore.models.canonical import bytes_needed
 from divexplore.models.catalog import find_entry
 from divexplore.models.checkpoint import quiet
 from divexplore.trace import Trace
@@ -28,14 +25,11 @@ if TYPE_CHECKING:
     from divexplore.engine.run import OnRow, Progress
     from divexplore.models.model import Model, Prompt
 
-__all__ = ["PACKAGE_ROOT", "needs_isolation", "run_isolated"]
+__all__ = ["needs_isolation", "run_isolated"]
 
 PATIENCE = 900.0
 """Seconds without a sign of life after which a worker is given up: loading a large model is silent."""
 
-_POLL = 0.05
-_LAST_WORDS = 1200  # characters
-PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _SHIPPED: weakref.WeakKeyDictionary[Model, tempfile.TemporaryDirectory[str]] = weakref.WeakKeyDictionary()
 
 
@@ -59,7 +53,9 @@ def run_isolated(
     weights: str | None = None,
     patience: float = PATIENCE,
 ) -> Trace:
-    """`divexplore.engine.run.decode` in a fresh process, with the canonical load of the same weights.
+    """`divexplore.engine.run.decode` in a process of its own, with the canonical load of the same weights.
+
+    The process is fresh, except within `divexplore.engine.fresh_process.kept_processes`.
 
     Parameters
     ----------
@@ -97,7 +93,10 @@ def run_isolated(
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         if fillers is not None:
             fillers.save(folder / "fillers.parquet")
-        _work(folder, {**os.environ, **config.start_variables}, max_new_tokens, progress, stop, patience)
+        # the checkpoint, a cast of it, and the copy in fp64 of the precision ladder
+        needed = 2 * bytes_needed(model.master, torch.float64)
+        with process_for(config.start_variables, needed) as process:
+            process.serve(folder, progress, stop, patience=patience)
         done = json.loads((folder / "done.json").read_text(encoding="utf-8"))
         if "refusal" in done:
             raise Refusal(**done["refusal"])
@@ -127,87 +126,6 @@ def _source(model: Model) -> dict[str, Any]:
         save_file(buffers, Path(held.name) / "buffers" / "buffers.safetensors")
         _SHIPPED[model] = held
     return {"name": model.name, "source": model.source, "weights": _SHIPPED[model].name}
-
-
-def _work(
-    folder: Path,
-    environment: dict[str, str],
-    total: int,
-    progress: Progress | None,
-    stop: Callable[[], bool] | None,
-    patience: float,
-) -> None:
-    """Start the worker and wait for its end, whatever that is."""
-    search = os.pathsep.join(filter(None, (str(PACKAGE_ROOT), environment.get("PYTHONPATH"))))
-    environment["PYTHONPATH"] = search  # a checkout that is not installed is found as well
-    with (folder / "words.txt").open("wb") as words:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "divexplore.engine.worker", str(folder)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            _wait(process, folder, progress, stop, patience)
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    if process.returncode != 0 or not (folder / "done.json").is_file():
-        raise RuntimeError(f"the isolated process {_how(process.returncode)}; its last words: {_last_words(folder)}")
-
-
-def _wait(
-    process: subprocess.Popen[bytes],
-    folder: Path,
-    progress: Progress | None,
-    stop: Callable[[], bool] | None,
-    patience: float,
-) -> None:
-    heard, last = time.monotonic(), None
-    while True:
-        try:
-            process.wait(_POLL)
-            return
-        except subprocess.TimeoutExpired:
-            pass
-        said = _said(folder)
-        if said != last:
-            heard, last = time.monotonic(), said
-            if progress is not None and said is not None and said[0] > 0:
-                progress(*said)
-        if stop is not None and stop():
-            (folder / "stop").touch()
-        if time.monotonic() - heard > patience:
-            process.kill()
-            process.wait()
-            raise RuntimeError(
-                f"the isolated process was silent for {patience:g} s and was ended; its last words: {_last_words(folder)}"
-            )
-
-
-def _said(folder: Path) -> tuple[int, int, str] | None:
-    try:
-        done, total, tail = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    return done, total, tail
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = str(-code)
-    return f"was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
-
-
-def _last_words(folder: Path) -> str:
-    words = (folder / "words.txt").read_text(encoding="utf-8", errors="replace").strip()
-    return words[-_LAST_WORDS:] or "none"
 
 
 def _check_weights(model: Model, trace: Trace) -> None:

@@ -17,8 +17,8 @@ from divexplore.config import RunConfig
 from divexplore.engine.batch import Batch, fill_batch
 from divexplore.engine.choice import Choice, choice_of
 from divexplore.engine.forwards import forwards
-from divexplore.engine.interventions import surround
 from divexplore.engine.interrupt import interruptible
+from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention, check_dtype, in_force
 from divexplore.engine.recorder import Recorder
 from divexplore.engine.witness import tensors_in_force

@@ -15,9 +15,8 @@ from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention, check_dtype, in_force
 from divexplore.engine.recorder import Recorder
 from divexplore.engine.run import OnRow
-from divexplore.errors import Refusal
-from divexplore.models.load import load_model
 from divexplore.models.model import Model, Prompt
+from divexplore.models.request import opened, whole_ids
 from divexplore.trace import Trace
 
 if TYPE_CHECKING:
@@ -57,11 +56,9 @@ def score(
     Refusal
         On a request that cannot be served.
     """
-    model, config = load_model(model), RunConfig.of(config)
-    encoded = model.encode(prompt, chat=chat)
-    tokens = token_ids.token_ids if isinstance(token_ids, Trace) else list(token_ids)
-    if not tokens:
-        raise Refusal("no tokens to score", "at least one token id", "Pass the ids of a continuation.")
+    config = RunConfig.of(config)
+    tokens = whole_ids(token_ids.token_ids if isinstance(token_ids, Trace) else token_ids, "list of tokens to score")
+    model, encoded = opened(model, prompt, chat=chat)
     whole = model.encode([*encoded.ids, *tokens])  # also checks the ids
     check_dtype(config.dtype or str(model.dtype).removeprefix("torch."), config.device or "cpu")
     net = model.instance(config.dtype, config.device)

@@ -1,10 +1,14 @@
-"""The other end of an isolated run: a process of its own, started by `divexplore.engine.isolated`, for one run."""
+"""The other end of isolated runs: a process of its own, started by `divexplore.engine.fresh_process`, for one run or several."""
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
+import signal
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +19,21 @@ __all__ = ["main"]
 _EVERY = 0.1  # seconds between two lines of progress
 
 
-def main(folder: Path) -> int:
-    """Serve the request in `folder`: ``request.json`` in, ``trace.parquet`` and ``rows.bin`` out."""
-    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
-    try:
-        done = _serve(folder, request)
-    except Refusal as refusal:
-        done = {"refusal": refusal.to_dict()}
-    (folder / "done.json").write_text(json.dumps(done), encoding="utf-8")
+def main(requests: Iterable[str]) -> int:
+    """Serve the requests that come, a folder a line, until there are no more.
+
+    In each folder: ``request.json`` in, ``trace.parquet`` and ``rows.bin`` out, then ``done.json``.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C comes here too; the other end says when to stop
+    for line in requests:
+        folder = Path(line.rstrip("\n"))
+        request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+        try:
+            done = _serve(folder, request)
+        except Refusal as refusal:
+            done = {"refusal": refusal.to_dict()}
+        gc.collect()  # copies in a higher precision: modules hold each other in cycles
+        _replace(folder / "done.json", json.dumps(done))
     return 0
 
 
@@ -33,18 +44,13 @@ def _serve(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     from divexplore.engine.processor import start_in_force
     from divexplore.engine.run import decode
     from divexplore.engine.statistics import row_bytes
-    from divexplore.models.load import load_model
     from divexplore.models.model import Prompt
     from divexplore.trace import Trace
 
     torch.set_num_threads(request["threads"])
     say = _Progress(folder / "progress.json")
     say(0, request["max_new_tokens"], "loading")
-    shipped = request["weights"]
-    model = load_model(shipped or request["name"])
-    if shipped is not None:
-        model.name, model.source = request["name"], request["source"]
-        _put_back(model.master, Path(shipped))
+    model = _model(request["name"], request["source"], request["weights"])
     if model.master.config._attn_implementation != request["attention"]:
         model.master.set_attn_implementation(request["attention"])
     prompt = request["prompt"]
@@ -71,6 +77,18 @@ def _serve(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     trace.meta["effective"] |= {**start_in_force(), "process": "isolated"}
     trace.save(folder / "trace.parquet")
     return kept
+
+
+@functools.lru_cache(maxsize=1)
+def _model(name: str, source: str, shipped: str | None) -> Any:
+    """The model, which stays for the next run."""
+    from divexplore.models.load import load_model
+
+    model = load_model(shipped or name)
+    if shipped is not None:
+        model.name, model.source = name, source
+        _put_back(model.master, Path(shipped))
+    return model
 
 
 def _on_rung(model: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -104,10 +122,15 @@ class _Progress:
         now = time.monotonic()
         if now - self._last >= _EVERY or done == total:
             self._last = now
-            part = self._path.with_suffix(".part")
-            part.write_text(json.dumps([done, total, tail]), encoding="utf-8")
-            part.replace(self._path)
+            _replace(self._path, json.dumps([done, total, tail]))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that its reader finds whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(sys.stdin))

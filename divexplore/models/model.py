@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ import torch
 from divexplore.errors import Refusal, nearest
 from divexplore.models.canonical import bytes_needed, canonical_copy, main_dtype
 from divexplore.models.fingerprint import Fingerprint, fingerprint_of
+from divexplore.models.request import checked_prompt
 from divexplore.models.tokens import ByteTable
 
 if TYPE_CHECKING:
@@ -142,14 +142,9 @@ class Model:
         Refusal
             On an empty prompt, ids outside the vocabulary, a text without a tokenizer, a chat without a template.
         """
+        prompt = checked_prompt(prompt)
         if not isinstance(prompt, str):
-            return Prompt(None, self._checked_ids(prompt), False)
-        if not prompt.strip():
-            raise Refusal("an empty prompt", "a text or token ids", "Write at least one word.")
-        if any("\ud800" <= character <= "\udfff" for character in prompt):
-            raise Refusal(
-                "a prompt that is no Unicode text", "valid Unicode", "Remove the bytes that are no characters."
-            )
+            return Prompt(None, self._in_vocabulary(prompt), False)
         if self.tokenizer is None:
             raise Refusal(
                 f"a text prompt for {self.name!r}, which came without a tokenizer",
@@ -172,27 +167,17 @@ class Model:
             raise Refusal(
                 f"the prompt {prompt!r}, which has no tokens", "a text with at least one token", "Write a word."
             )
-        return Prompt(prompt, self._checked_ids(ids), chat)
+        return Prompt(prompt, self._in_vocabulary(tuple(ids)), chat)
 
-    def _checked_ids(self, ids: Any) -> tuple[int, ...]:
-        try:
-            if isinstance(ids, bytes | bytearray) or any(isinstance(i, bool) for i in ids):
-                raise TypeError
-            whole = [operator.index(i) for i in ids]
-        except TypeError:
-            raise Refusal(
-                f"the prompt {str(ids)[:80]}", "a text or a list of token ids", "Pass one of these."
-            ) from None
-        if not whole:
-            raise Refusal("an empty prompt", "a text or token ids", "Give at least one id.")
-        for token_id in whole:
+    def _in_vocabulary(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        for token_id in ids:
             if not 0 <= token_id < self.vocab_size:
                 raise Refusal(
                     f"token id {token_id}",
                     f"0 to {self.vocab_size - 1}",
                     f"{self.name!r} has no such token; correct the id.",
                 )
-        return tuple(whole)
+        return ids
 
     @cached_property
     def _bytes(self) -> ByteTable | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
 import sys
 
+import psutil
 import pytest
 from tiny_models import tiny
 
 import divexplore as dx
 from divexplore.config import START_VARIABLES, RunConfig
-from divexplore.engine import isolated
+from divexplore.engine.fresh_process import kept_processes
 from divexplore.engine.isolated import needs_isolation, run_isolated
 from divexplore.engine.processor import refuse_unless_honoured
 from divexplore.errors import Refusal
@@ -57,11 +60,13 @@ def test_the_public_run_starts_a_worker_by_itself_and_the_setting_takes_effect(f
 
 
 def scripted(monkeypatch, script):
-    """Put a script in the worker's place."""
-    real = isolated.subprocess.Popen
-    monkeypatch.setattr(
-        isolated.subprocess, "Popen", lambda command, **rest: real([sys.executable, "-c", script, command[-1]], **rest)
-    )
+    """Put a script in the worker's place; it gets the folder of a request as a line of its stdin."""
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **rest: real([sys.executable, "-c", script], **rest))
+
+
+def children():
+    return [child for child in psutil.Process().children() if "divexplore.engine.worker" in child.cmdline()]
 
 
 def test_the_last_words_of_a_worker_that_dies_are_told(model, monkeypatch):
@@ -84,9 +89,67 @@ def test_a_worker_that_says_nothing_is_ended(model, monkeypatch):
 
 def test_a_refusal_in_the_worker_is_a_refusal_here(model, monkeypatch):
     done = json.dumps({"refusal": {"asked": "that", "allowed": "this", "do": "Do."}})
-    scripted(monkeypatch, f"import sys, pathlib; (pathlib.Path(sys.argv[1]) / 'done.json').write_text({done!r})")
+    scripted(monkeypatch, f"import pathlib; (pathlib.Path(input()) / 'done.json').write_text({done!r})")
     with pytest.raises(Refusal, match="that"):
         run_isolated(model, model.encode(PROMPT), CONFIG, 2)
+
+
+def test_kept_processes_serve_one_run_after_another_with_the_bits_of_fresh_ones(model):
+    other = CONFIG.replace(omp_dynamic=True)
+    fresh = [run_isolated(model, model.encode(PROMPT), config, 4) for config in (CONFIG, other)]
+    assert children() == []
+    with kept_processes():
+        first, second = (run_isolated(model, model.encode(PROMPT), config, 4) for config in (CONFIG, other))
+        serving = children()
+        again = run_isolated(model, model.encode(PROMPT), CONFIG, 4)
+        assert len(serving) == 2, "one for each set of variables"
+        assert children() == serving
+    assert children() == []
+    hashes = [trace.table["row_hash"].to_list() for trace in (*fresh, first, second, again)]
+    assert hashes[0] == hashes[2] == hashes[4]
+    assert hashes[1] == hashes[3]
+    assert [trace.effective["omp_dynamic"] for trace in (first, second, again)] == ["FALSE", "TRUE", "FALSE"]
+
+
+def test_a_comparison_starts_a_process_a_side_and_leaves_none(model, monkeypatch):
+    started = []
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *given, **rest: started.append(given) or real(*given, **rest))
+    found = dx.compare(model, PROMPT, {"omp_dynamic": False}, {"omp_dynamic": True}, 2)
+    assert found.evidence.ladder[-1].dtype == "float64"
+    assert len(started) == 2
+    assert children() == []
+
+
+def lasting(monkeypatch):
+    """A stand-in that never serves a request."""
+    scripted(monkeypatch, "import time; time.sleep(600)")
+    return psutil.Process().children
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_no_process_is_left_by_an_error(model, monkeypatch, error):
+    left = lasting(monkeypatch)
+    before = left()
+
+    def stop():
+        raise error
+
+    with pytest.raises(error), kept_processes():
+        run_isolated(model, model.encode(PROMPT), CONFIG, 2, stop=stop)
+    assert left() == before
+
+
+def test_at_most_two_processes_are_kept(model, monkeypatch):
+    served = "import json, pathlib\nwhile True:\n    (pathlib.Path(input()) / 'done.json').write_text(json.dumps({'refusal': {'asked': 'a', 'allowed': 'b', 'do': 'c'}}))"
+    scripted(monkeypatch, served)
+    before = psutil.Process().children()
+    with kept_processes():
+        for config in (CONFIG, CONFIG.replace(omp_dynamic=True), CONFIG.replace(omp_dynamic=None)):
+            with contextlib.suppress(Refusal):
+                run_isolated(model, model.encode(PROMPT), config, 2)
+        assert len(psutil.Process().children()) == len(before) + 2
+    assert psutil.Process().children() == before
 
 
 def test_a_process_that_has_started_without_the_setting_does_not_pretend(model):
