@@ -41,7 +41,9 @@ def test_the_charts_follow_the_selection_and_the_timeline_leads_it(page, exporte
     labels = bars.inner_text()
     timeline = page.locator(".dx-chart").bounding_box()
     page.mouse.click(timeline["x"] + timeline["width"] - 12, timeline["y"] + 60)
-    assert page.evaluate("document.querySelector('[role=gridcell][aria-selected=true]').dxColumn") > 50
+    column = page.evaluate("document.querySelector('[role=gridcell][aria-selected=true]').dxColumn")
+    assert column > 50
+    assert page.evaluate("document.activeElement.dxColumn") == column, "the keyboard stays in the streams"
     page.wait_for_function("(old) => document.querySelector('.dx-bars').innerText !== old", arg=labels)
 
 

@@ -70,6 +70,34 @@ def test_a_click_fills_the_inspector_and_tells_the_model(opened, page):
     assert [request["ask"] for request in page.evaluate("asked")] == ["vega"], "a click asks Python nothing"
 
 
+def test_a_press_selects_and_only_the_cell_takes_the_focus(opened, page):
+    """The notebook restyles every token when its own cell takes the focus, as it would by the browser's part of a press."""
+    opened(made.comparison(), stub.open_live)
+    page.evaluate(
+        """() => {
+          document.body.tabIndex = 0;
+          window.taken = [];
+          addEventListener("focusin", (event) => taken.push(event.target.dxColumn ?? event.target.tagName));
+        }"""
+    )
+    for column in (20, 22):
+        cell(page, "a", column).hover()
+        page.mouse.down()
+        assert selected(page) == [column, column]
+        page.mouse.up()
+    assert page.evaluate("taken") == [20, 22]
+    cell(page, "a", 24).click(button="right")
+    assert selected(page) == [22, 22], "the menu's button selects nothing"
+    assert page.evaluate("saved") == 2, "a press and its click are one selection"
+
+
+def test_a_click_without_a_press_selects_as_well(opened, page):
+    """Assistive tools send no press."""
+    opened(made.comparison())
+    cell(page, "b", 20).evaluate("(cell) => cell.click()")
+    assert selected(page) == [20, 20]
+
+
 def test_a_selection_from_python_is_painted(opened, page):
     opened(made.comparison(), stub.open_live)
     page.evaluate("model.set('selected', 7)")

@@ -235,7 +235,7 @@ def _evidence(split: Split, n_steps: int) -> Evidence:
             Rung(dtype="float64", epsilon_at_split=4e-14, epsilon_max=5e-14),
         ),
         referee=Referee(token_id=split.a.token_id, text=split.a.text, gap=0.0159, undecided=False),
-        cascade=Cascade(differing_tokens=9, later_tokens=20, rejoins=1, independent_flips=flips),
+        cascade=Cascade(differing_tokens=9, later_tokens=20, rejoins=1, independent_flips=flips, independent_tokens=1),
     )
 
 
