@@ -228,8 +228,12 @@ class Comparison:
         """
         return _view().to_html(self, path)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _ipython_display_(self) -> None:
         """A comparison displays as its view."""
+        _view().display(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """The same as one bundle, for callers that place it themselves."""
         return _view().mimebundle(self, include=include, exclude=exclude)
 
 

@@ -9,7 +9,14 @@ if TYPE_CHECKING:
 
     from divexplore.comparison.comparison import Comparison
 
-__all__ = ["mimebundle", "to_html"]
+__all__ = ["display", "mimebundle", "to_html"]
+
+
+def display(comparison: Comparison) -> None:
+    """Display the one view of a comparison and, below it, the page that stays in the notebook when the view is gone."""
+    from divexplore.view.comparison_view import view_of
+
+    view_of(comparison)._ipython_display_(repr(comparison))
 
 
 def mimebundle(comparison: Comparison, **options: Any) -> Any:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import anywidget
 import traitlets
+from IPython.display import display
 
 from divexplore.errors import Refusal, nearest
 from divexplore.view import assets, vega
 from divexplore.view.export import page
 from divexplore.view.payload import Payload, summarise
+from divexplore.view.saved import SavedPage
 from divexplore.view.static import static_html
 
 if TYPE_CHECKING:
@@ -63,6 +65,9 @@ class ComparisonView(anywidget.AnyWidget):
     live = traitlets.Bool(True).tag(sync=True)
     """Whether the browser may ask Python; what needs it hides where this is false."""
 
+    saved = traitlets.Unicode("").tag(sync=True)
+    """Key of the page (`divexplore.view.saved`) that the browser hides while this view is on the screen."""
+
     def __init__(
         self,
         comparison: Comparison,
@@ -82,11 +87,13 @@ class ComparisonView(anywidget.AnyWidget):
         self._check(selected, self._payload)
         header = self._payload.header
         options = {} if layout is None else {"layout": layout}
+        self._saved_page = SavedPage()
         super().__init__(
             meta=header,
             data=self._payload.blob,
             selected=header["selected"] if selected is None else selected,
             live=live,
+            saved=self._saved_page.key,
             **options,
         )
         self.on_msg(self._answer)
@@ -107,10 +114,15 @@ class ComparisonView(anywidget.AnyWidget):
             self.selected = payload.header["selected"] if selected is None else selected
             self.tab = tab
             self.data = payload.blob
+        self._saved_page.update(self.to_static_html())
 
     def to_html(self) -> str:
         """The view as one page that needs neither a kernel nor a network, the same column selected."""
         return page(self._payload, vega.runtime(), self.selected)
+
+    def to_static_html(self) -> str:
+        """Verdict, both texts around the split and the leading tokens, as HTML without scripts."""
+        return static_html(self._payload)
 
     def __repr__(self) -> str:
         header = self.meta
@@ -123,8 +135,15 @@ class ComparisonView(anywidget.AnyWidget):
         if bundle is None:
             return None
         data, metadata = bundle
-        # For a notebook that is opened again without its kernel, and for nbconvert.
-        return {**data, "text/html": static_html(self._payload), "text/plain": repr(self)}, metadata
+        return {**data, "text/html": self.to_static_html(), "text/plain": repr(self)}, metadata
+
+    def _ipython_display_(self, text: str | None = None) -> None:
+        """Display the view and, for when it is gone, its page; with `text` as the line of plain text."""
+        if self.comm is None:  # closed
+            display({"text/plain": repr(self)}, raw=True)
+            return
+        data, metadata = super()._repr_mimebundle_()
+        self._saved_page.display({**data, "text/plain": text or repr(self)}, metadata, self.to_static_html())
 
     @staticmethod
     def _check(selected: int | None, payload: Payload) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 import traitlets
+from IPython.display import display
 
 from divexplore.errors import Refusal, nearest
 from divexplore.view.comparison_view import ComparisonView
@@ -20,6 +21,8 @@ from divexplore.view.explorer_panel import RunPanel, complaint
 from divexplore.view.explorer_progress import Progress, idle_state
 from divexplore.view.explorer_request import config_of, first_request, moved_off, prompt_of
 from divexplore.view.explorer_strips import Strips
+from divexplore.view.saved import SavedPage
+from divexplore.view.static import framed
 from divexplore.view.worker import Job, Worker
 
 if TYPE_CHECKING:
@@ -79,7 +82,10 @@ class Explorer(ipywidgets.VBox):
         self._untouched = request = first_request(self._shelf, prompt, a, b, max_new_tokens)
         self._judged = False
         self._worker = Worker(self._failed)
-        self.panel = RunPanel(self._hear, choices=choices(self._shelf.listed), request=request)
+        self._saved_page = SavedPage()
+        self.panel = RunPanel(
+            self._hear, choices=choices(self._shelf.listed), request=request, saved=self._saved_page.key
+        )
         self.view: ComparisonView | None = None
         self.strips: Strips | None = None
         options = {} if layout is None else {"layout": layout}
@@ -147,6 +153,18 @@ class Explorer(ipywidgets.VBox):
     def __repr__(self) -> str:
         ran = "nothing run yet" if self.comparison is None else repr(self.comparison)
         return f"<Explorer {self.panel.request['model']}, {ran}>"
+
+    def _ipython_display_(self) -> None:
+        """Display the panel and what is below it and, for when they are gone, a page of the last comparison."""
+        if self.comm is None:  # closed
+            display({"text/plain": repr(self)}, raw=True)
+        else:
+            self._saved_page.display(self._repr_mimebundle_(), {}, self._page())
+
+    def _page(self) -> str:
+        if self.view is None:
+            return framed("The Explorer: nothing was run before the notebook was saved.")
+        return self.view.to_static_html()
 
     def _start(self) -> Job:
         self._refuse_from_within()
@@ -238,6 +256,7 @@ class Explorer(ipywidgets.VBox):
         if not job.replaced and self.view is not None:
             self.set_trait("comparison", found)
             self.view.show(found, selected=self.view.selected, tab="Cause")
+            self._saved_page.update(self._page())
             self.panel.tell(**{**idle_state(), "phase": "done", "spoken": f"{QUESTIONS[name]} The tab Cause says it."})
 
     def _tell(self, job: Job, **changes: Any) -> None:
@@ -263,6 +282,7 @@ class Explorer(ipywidgets.VBox):
         self.panel.tell(
             **{**idle_state(), "phase": "done", "note": steps, "error": error, "spoken": f"finished: {verdict}{split}"}
         )
+        self._saved_page.update(self._page())
 
     def _offer(self) -> None:
         if self.strips is not None and self.view is not None:

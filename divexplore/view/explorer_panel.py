@@ -63,6 +63,9 @@ class RunPanel(anywidget.AnyWidget):
     editing = traitlets.Bool(True).tag(sync=True)
     """Whether the editors are unfolded."""
 
+    saved = traitlets.Unicode("").tag(sync=True)
+    """Key of the Explorer's page (`divexplore.view.saved`), which the browser hides while the panel is on the screen."""
+
     def __init__(self, hear: Hear, **traits: Any) -> None:
         super().__init__(**traits)
         self._lock = threading.RLock()  # an observer of the state may press Stop

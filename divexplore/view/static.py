@@ -9,7 +9,7 @@ from typing import Any
 
 from divexplore.view.payload import Payload
 
-__all__ = ["static_html"]
+__all__ = ["framed", "static_html"]
 
 _AROUND = 60  # columns shown on each side of the selected one
 _TOP = 5
@@ -25,7 +25,12 @@ def static_html(payload: Payload) -> str:
     if header["columns"]:
         parts.append(_top(payload))
     parts += [_configurations(header), _cause(header)]
-    return f'<div style="font:13px/1.5 system-ui,sans-serif;padding:10px 12px">{"".join(parts)}</div>'
+    return framed("".join(parts))
+
+
+def framed(inner: str) -> str:
+    """HTML in the font and with the margins of the static view."""
+    return f'<div style="font:13px/1.5 system-ui,sans-serif;padding:10px 12px">{inner}</div>'
 
 
 def _verdict(header: dict[str, Any]) -> str:

@@ -42,10 +42,11 @@ def assert_readable(page):
 
 
 def test_the_output_has_a_readable_page_of_at_most_fifty_kilobytes(displayed):
-    (output,) = displayed.cells[0].outputs
-    assert "application/vnd.jupyter.widget-view+json" in output.data
-    assert len(output.data["text/html"].encode()) <= MOST_BYTES
-    assert_readable(output.data["text/html"])
+    widget, page = (output.data for output in displayed.cells[0].outputs)
+    assert "application/vnd.jupyter.widget-view+json" in widget
+    assert list(page) == ["text/html"]
+    assert len(page["text/html"].encode()) <= MOST_BYTES
+    assert_readable(page["text/html"])
 
 
 def test_nbconvert_shows_that_page_in_the_place_of_the_widget(displayed):

@@ -1,6 +1,6 @@
 // The run panel: model, prompt, steps, preset, Run and Stop; below them what A and B are. All that runs, runs in Python.
 
-import { button, element, freshId, icon, OWN_KEYS } from "../view/dom.js";
+import { button, element, freshId, hideSaved, icon, OWN_KEYS } from "../view/dom.js";
 import { describe, Knobs, makeControl } from "./knobs.js";
 import { Progress } from "./progress.js";
 import { revealBelow } from "./reveal.js";
@@ -193,7 +193,7 @@ function sideLine(side, words, others) {
 
 function render({ model, el, signal }) {
   const panel = new Panel(model, signal);
-  el.replaceChildren(panel.element);
+  el.replaceChildren(...[hideSaved(model.get("saved")), panel.element].filter(Boolean));
   const listeners = { "change:request": () => panel.paint(), "change:state": () => panel.follow(), "change:editing": () => panel.unfold(), "change:choices": () => panel.offer() };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   signal?.addEventListener("abort", () => {

@@ -48,6 +48,14 @@ export function numberCell(text, properties = {}) {
   return element("td.dx-number", { text, ...properties });
 }
 
+/** A sheet that hides a widget's saved page for as long as the sheet is in the document; null without a key. */
+export function hideSaved(key) {
+  if (!key) return null;
+  const page = `.dx-saved[data-for="${key}"]`;
+  const place = `.jp-OutputArea-child:has(> .jp-OutputArea-output > ${page})`; // JupyterLab's padding around it
+  return element("style", { text: `${page} { display: none } ${place} { display: none }` });
+}
+
 let made = 0;
 
 /** An id that no other view on the page has. */

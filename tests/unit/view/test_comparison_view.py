@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import html
 import weakref
 
 import made
@@ -31,7 +32,7 @@ def test_what_is_no_comparison_and_columns_that_are_not_there_are_refused(compar
 def test_every_trait_of_ours_is_documented():
     source = (__import__("inspect")).getsource(ComparisonView)
     ours = [line.split(" =")[0].strip() for line in source.splitlines() if ".tag(sync=True)" in line]
-    assert ours == ["meta", "data", "selected", "tab", "live"]
+    assert ours == ["meta", "data", "selected", "tab", "live", "saved"]
     lines = source.splitlines()
     for name in ours:
         at = next(i for i, line in enumerate(lines) if line.strip().startswith(f"{name} = "))
@@ -68,6 +69,51 @@ def test_the_bundle_has_a_static_page_and_a_line_of_text(comparison):
     assert (
         repr(view_of(comparison)) == f"<ComparisonView near_tie, split at step 40, {len(comparison.columns)} columns>"
     )
+
+
+@pytest.fixture
+def published(monkeypatch):
+    """What is published from here on: ``(bundle, display_id, update)`` in turn."""
+    seen: list[tuple[dict, str | None, bool]] = []
+
+    def display(bundle, *, raw, metadata=None, display_id=None, update=False):
+        seen.append((bundle, display_id, update))
+
+    monkeypatch.setattr("divexplore.view.saved.display", display)
+    return seen
+
+
+def test_a_comparison_displays_as_its_view_and_a_page_that_the_view_hides(comparison, published):
+    comparison._ipython_display_()
+    (shown, _, _), (page, key, _) = published
+    view = view_of(comparison)
+    assert shown["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
+    assert (shown["text/html"], shown["text/plain"]) == ("", repr(comparison))  # no second page in the same output
+    assert list(page) == ["text/html"]
+    assert f'<div class="dx-saved" data-for="{view.saved}">' in page["text/html"]
+    assert comparison.why in html.unescape(page["text/html"])
+    assert len(page["text/html"].encode()) <= 50_000
+    assert key == view.saved
+
+
+def test_another_comparison_in_the_same_view_replaces_the_page_once_there_is_one(comparison, published):
+    view = ComparisonView(comparison)
+    view.show(made.comparison(split=None))
+    assert published == []  # nothing was displayed
+    view._ipython_display_()
+    view.show(made.comparison(n_steps=30, split=20))
+    page, key, update = published[-1]
+    assert (key, update) == (view.saved, True)
+    assert "split at step 20" in page["text/html"]
+
+
+def test_a_closed_view_displays_as_a_line(comparison, published, monkeypatch):
+    lines = []
+    monkeypatch.setattr("divexplore.view.comparison_view.display", lambda bundle, raw: lines.append(bundle))
+    view = ComparisonView(comparison)
+    view.close()
+    view._ipython_display_()
+    assert (lines, published) == ([{"text/plain": repr(view)}], [])
 
 
 def test_showing_another_comparison_selects_its_split(comparison):
