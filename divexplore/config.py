@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -393,11 +393,15 @@ def parse_value(key: str, raw: str) -> Any:
     if key == "penalty_scope":
         return int(raw) if re.fullmatch(r"-?\d+", raw) else raw
     if key == "suppress_tokens":  # 7+9 on a command line, where a comma begins the next field
-        return [_typed(key, word, int, "token ids such as 7+9") for word in re.split(r"[\s,+]+", raw.strip("[] "))]
+        return _typed(key, raw, _listed, "token ids such as 7+9")
     return raw
 
 
-def _typed(key: str, raw: str, kind: type[int] | type[float], allowed: str) -> int | float:
+def _listed(raw: str) -> list[int]:
+    return [int(word) for word in re.split(r"[\s,+]+", raw.strip("[] "))]
+
+
+def _typed(key: str, raw: str, kind: Callable[[str], Any], allowed: str) -> Any:
     try:
         return kind(raw)
     except ValueError:

@@ -53,6 +53,24 @@ def refused(**fields):
         ({"fill": ["a", ""]}, "an empty entry", "at least one token"),
         ({"fill": ["a", []]}, "an empty entry", "at least one token"),
         ({"fill": ["a", "b"], "batch_size": 2}, "batch_size=2", "batch_size=3"),
+        ({"do_sample": 1}, "do_sample=1", "True, False"),
+        ({"do_sample": True, "temperature": 0.0}, "temperature=0", "above 0"),
+        ({"do_sample": True, "temperature": float("inf")}, "temperature=inf", "above 0"),
+        ({"do_sample": True, "temperature": "0.7"}, "'0.7'", "a number"),
+        ({"do_sample": True, "temperature": False}, "False", "a number"),
+        ({"do_sample": True, "top_k": 0}, "top_k=0", "1 or more"),
+        ({"do_sample": True, "top_p": 1.5}, "top_p=1.5", "up to 1"),
+        ({"do_sample": True, "top_p": 0.0}, "top_p=0.0", "above 0"),
+        ({"temperature": 0.7, "top_p": 0.9}, "temperature and top_p without", "do_sample=True"),
+        ({"top_k": 5, "do_sample": False}, "top_k without", "do_sample=True"),
+        ({"repetition_penalty": -1.0}, "repetition_penalty=-1.0", "above 0"),
+        ({"penalty_scope": "all"}, "without repetition_penalty", "both"),
+        ({"repetition_penalty": 1.3, "penalty_scope": "prompt"}, "'prompt'", "'output'"),
+        ({"repetition_penalty": 1.3, "penalty_scope": 0}, "penalty_scope=0", "1 or more"),
+        ({"repetition_penalty": 1.3, "penalty_scope": True}, "True", "'all'"),
+        ({"suppress_tokens": []}, "suppress_tokens=[]", "at least one"),
+        ({"suppress_tokens": [7, -1]}, "-1", "token ids"),
+        ({"suppress_tokens": "7"}, "'7'", "token ids"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_allowed(fields, asked, allowed):
@@ -87,8 +105,25 @@ def test_nothing_set_changes_nothing():
     assert RunConfig.of(None) == RunConfig.of({}) == RunConfig.parse("") == RunConfig()
 
 
+CHOICES = st.fixed_dictionaries(
+    {},
+    optional={
+        "do_sample": st.just(True),
+        "temperature": st.floats(1e-6, 10),
+        "top_k": st.integers(1, 99),
+        "top_p": st.floats(0.01, 1.0),
+        "repetition_penalty": st.floats(0.1, 10),
+        "penalty_scope": st.sampled_from(["all", "output", 20]),
+    },
+).filter(
+    lambda fields: (
+        ("do_sample" in fields or not fields.keys() & {"temperature", "top_k", "top_p"})
+        and ("repetition_penalty" in fields or "penalty_scope" not in fields)
+    )
+)
 CONFIGS = st.builds(
-    RunConfig,
+    lambda choice, **fields: RunConfig(**choice, **fields),
+    choice=CHOICES,
     dtype=st.none() | st.sampled_from(DTYPES),
     batch_size=st.none() | st.integers(1, 64),
     left_pad=st.none() | st.integers(0, 9),
@@ -145,6 +180,8 @@ def test_a_later_change_of_the_list_does_not_reach_in():
         ("use_cache=maybe", "use_cache=maybe"),
         ("batchsize=8", "batchsize"),
         ("row=9,batch_size=2", "row=9"),
+        ("do_sample=true,temperature=warm", "temperature=warm"),
+        ("suppress_tokens=7+x", "suppress_tokens=7+x"),
     ],
 )
 def test_a_wrong_line_is_refused(text, part):
@@ -157,6 +194,25 @@ def test_the_command_line_spells_flags_and_none_as_people_do():
     assert RunConfig.parse("use_cache=off, deterministic=YES ,seed=none") == RunConfig(
         use_cache=False, deterministic=True
     )
+
+
+def test_ids_are_a_set_and_have_one_name():
+    config = RunConfig(suppress_tokens=[9, 7, 9])
+    assert config == RunConfig(suppress_tokens=(7, 9)) == RunConfig.parse("suppress_tokens=9+7")
+    assert RunConfig.of(json.loads(json.dumps(config.to_dict()))) == config
+    assert hash(config) == hash(RunConfig(suppress_tokens=[7, 9]))
+
+
+def test_a_whole_number_is_a_number():
+    assert RunConfig(do_sample=True, temperature=1) == RunConfig(do_sample=True, temperature=1.0)
+    assert RunConfig.parse("do_sample=true,temperature=0.7,seed=1") == RunConfig(
+        do_sample=True, temperature=0.7, seed=1
+    )
+
+
+def test_of_greedy_the_refusal_of_temperature_0_says_how_it_is_asked_for():
+    assert "greedy" in refused(temperature=0).do
+    assert RunConfig(do_sample=False).to_dict() == {"do_sample": False}, "unset is another wish"
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
