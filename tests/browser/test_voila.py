@@ -37,6 +37,10 @@ def test_the_view_renders_and_a_click_on_another_token_changes_the_inspector(ren
     row = view.get_by_role("table", name="of both sides").locator("tbody tr").first.locator("td")
     expect(row.nth(1)).to_have_text(f"{stored.a.top_logits[7, 0]:.6g}")
 
+    saved = rendered.locator(".dx-saved")
+    expect(saved).to_have_count(1)  # what Voila renders first, and the view hides
+    expect(saved).to_be_hidden()
+
     expect(view.locator(".dx-bars svg")).to_be_visible()  # the chart runtime came from the kernel
     assert rendered.watch.errors == []
     assert [url for url in rendered.watch.external if LINKED not in url] == []

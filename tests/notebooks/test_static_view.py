@@ -18,14 +18,16 @@ CELL = 'import divexplore as dx\n\ndx.Comparison.load("quickstart")'
 MOST_BYTES = 50_000
 
 
-@pytest.fixture(scope="module")
-def displayed(tmp_path_factory):
-    """A notebook that displayed the stored comparison, executed, saved without widget state, and read again."""
+@pytest.fixture(scope="module", params=[False, True], ids=["without-widget-state", "with-widget-state"])
+def displayed(request, tmp_path_factory):
+    """A notebook that displayed the stored comparison, executed, saved without widget state or with it, and read again."""
     folder = tmp_path_factory.mktemp("static")
     shutil.copytree(STORED, folder / "quickstart")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     where = {"metadata": {"path": folder}}
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where, store_widget_state=False).execute()
+    NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources=where, store_widget_state=request.param
+    ).execute()
     nbformat.write(notebook, folder / "displayed.ipynb")
     return nbformat.read(folder / "displayed.ipynb", as_version=4)
 
@@ -49,7 +51,9 @@ def test_the_output_has_a_readable_page_of_at_most_fifty_kilobytes(displayed):
     assert_readable(page["text/html"])
 
 
-def test_nbconvert_shows_that_page_in_the_place_of_the_widget(displayed):
+def test_nbconvert_shows_that_page_once_and_the_widget_where_its_state_is_stored(displayed):
     page, _ = HTMLExporter().from_notebook_node(displayed)
     assert_readable(page)
-    assert "application/vnd.jupyter.widget-view+json" not in page
+    assert page.count("A saved view") == 1
+    stored = "widgets" in displayed.metadata
+    assert ("application/vnd.jupyter.widget-view+json" in page) is stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import threading
 
 import made
@@ -93,6 +94,31 @@ def test_a_second_run_is_shown_in_the_same_view(explorer):
     assert explorer.comparison is second is not first
     assert view.meta["prompt"]["text"] == "The old king"
     assert explorer.children[1] is view
+
+
+def test_a_displayed_explorer_leaves_a_page_of_the_comparison_that_it_shows(explorer, monkeypatch):
+    published = []
+    monkeypatch.setattr("divexplore.view.saved.display", lambda bundle, **options: published.append((bundle, options)))
+    explorer.run()
+    assert published == []  # on no page yet
+    explorer._ipython_display_()
+    (shown, _), (page, options) = published
+    key = explorer.panel.saved
+    assert shown["application/vnd.jupyter.widget-view+json"]["model_id"] == explorer.model_id
+    assert f'data-for="{key}"' in page["text/html"]
+    assert "prompt: <bdi>The giant</bdi>" in page["text/html"]
+    assert options["display_id"] == key
+
+    explorer.panel.request = {**explorer.panel.request, "prompt": "The old king"}
+    explorer.run()
+    explorer._hear({"do": "cause", "name": "operation"})
+    settle(explorer)
+    (_, first), (run, _), (asked, last) = published[1:]
+    assert "update" not in first
+    assert (last["display_id"], last["update"]) == (key, True)
+    assert "prompt: <bdi>The old king</bdi>" in run["text/html"]
+    assert len(explorer.view.meta["cause"]["sentences"]) > 0
+    assert html.escape(explorer.view.meta["cause"]["sentences"][0]) in asked["text/html"]
 
 
 def test_after_stop_at_most_one_more_step_is_recorded_and_the_rest_stays(explorer):
