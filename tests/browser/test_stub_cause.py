@@ -125,6 +125,20 @@ def test_one_chart_joins_layers_logits_and_the_flip(opened):
     expect(page.locator(".dx-layer-chart + details .dx-bright th")).to_have_text("3")
 
 
+def test_the_layer_chart_fits_after_a_change_of_width(opened):
+    page = opened(parts=["layers"], runtime=vega.runtime())
+    chart = page.locator(".dx-layer-chart svg")
+    expect(chart).to_be_visible()
+    before = chart.bounding_box()["width"]
+    page.set_viewport_size({"width": 620, "height": 800})
+    page.wait_for_function(
+        "(before) => document.querySelector('.dx-layer-chart svg')?.clientWidth < before", arg=before
+    )
+    assert chart.count() == 1
+    assert chart.bounding_box()["width"] <= 620
+    assert page.evaluate("document.documentElement.scrollWidth") <= 620
+
+
 def test_without_the_chart_runtime_the_table_stands_in_its_place(opened):
     page = opened(parts=["layers"])
     expect(table(page, "0 is the embedding")).to_be_visible()

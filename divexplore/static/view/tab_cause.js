@@ -7,6 +7,7 @@ import { chart, vegaEmbed } from "./vega.js";
 const FEW_OUTPUTS = 8; // rows of the operation table shown at first
 const WIDEST = 1000; // px, of the layer chart
 const BESIDE = 150; // px: axes, and the room between the panels
+const REST = 200; // ms without a change of width, before the layer chart is drawn anew
 
 // Paths in a box of 16, and a word beside each: the picture alone says nothing.
 const HELD = { word: "held", path: "M6.4 12.6 2 8.2l1.4-1.4 3 3 6.2-6.2L14 5z" };
@@ -159,21 +160,32 @@ class CauseTab {
     );
   }
 
+  /** Draw the chart of the layers as wide as the view is; again where that has changed. */
   async draw() {
     if (!this.place) return;
+    this.drawing?.abort();
+    this.drawing = new AbortController();
+    const { signal } = this.drawing;
     try {
       const embed = await vegaEmbed(this.view.model);
+      if (signal.aborted) return; // another width came first
       const { comparison } = this.view;
       const room = this.view.element.clientWidth - 2 * 12; // the view's own padding; this panel may be hidden
       await chart(embed, this.place, {
         spec: fitted(comparison.header.charts.layers, room),
         rows: layerRows(comparison),
-        signal: this.signal,
+        signal: AbortSignal.any([this.signal, signal]),
       });
     } catch {
       this.place.remove(); // the table says the same; the timeline's note tells why
       this.table.open = true;
     }
+  }
+
+  /** A concatenated chart has no width to set: it is made anew, once the width has come to rest. */
+  resize() {
+    clearTimeout(this.resting);
+    if (this.drawing) this.resting = setTimeout(() => this.draw(), REST);
   }
 }
 

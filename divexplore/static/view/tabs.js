@@ -1,5 +1,6 @@
 // The tabs below the streams: a list of modules, each `{ name, present(comparison), make(view, signal) }`; what `make`
-// gives has an `element`, `show(column)` and, where it has a chart, `draw()`. A tab whose part was not measured is absent.
+// gives has an `element`, `show(column)` and, where it has a chart, `draw()` and `resize()` for another width of the view.
+// A tab whose part was not measured is absent.
 
 import { button, element, freshId } from "./dom.js";
 import { cascadeTab } from "./tab_cascade.js";
@@ -67,6 +68,11 @@ export class Tabs {
   draw() {
     this.drawn = true;
     for (const tab of this.tabs) tab.content?.draw?.();
+  }
+
+  /** The view has another width. */
+  resize() {
+    for (const tab of this.tabs) tab.content?.resize?.();
   }
 
   show(column) {

@@ -141,6 +141,7 @@ class View {
   async resized(width) {
     this.streams.estimate();
     if (this.settled) {
+      this.tabs.resize();
       await this.timeline.resize(this.timeline.element.clientWidth);
       return;
     }
