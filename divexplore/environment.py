@@ -33,7 +33,9 @@ def snapshot() -> dict[str, Any]:
 
 
 def summary(facts: dict[str, Any]) -> tuple[str, str]:
-    """A snapshot in two lines: software, then hardware."""
+    """A snapshot in two lines: software, then hardware. A record from elsewhere has none."""
+    if not facts:
+        return "software unknown", "hardware unknown"
     packages = " · ".join(f"{name} {version}" for name, version in facts["packages"].items() if name != "safetensors")
     variables = "".join(f" · {name}={value}" for name, value in facts["variables"].items())
     devices = "".join(f" · {device}" for device in facts["devices"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -9,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from divexplore.errors import FormatError
+from divexplore.errors import FormatError, Refusal, path_of
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["FORMAT", "Trace", "check_format", "strict_json", "trace_schema"]
+__all__ = ["FORMAT", "Trace", "check_format", "strict_json", "synthetic_id", "trace_schema"]
 
 FORMAT = "divexplore.trace/1"
 
@@ -169,7 +170,7 @@ class Trace:
 
     def save(self, path: str | Path) -> Path:
         """Write one Parquet file with the facts inside; returns its path."""
-        path = Path(path)
+        path = path_of(path, "a file to write")
         path.parent.mkdir(parents=True, exist_ok=True)
         self.table.write_parquet(path, metadata={"divexplore": strict_json(self.meta)})
         return path
@@ -180,6 +181,8 @@ class Trace:
 
         Raises
         ------
+        Refusal
+            On what is no path, or the path of a folder.
         FileNotFoundError
             Where there is no file.
         FormatError
@@ -187,7 +190,13 @@ class Trace:
         """
         import polars as pl
 
-        path = Path(path)
+        path = path_of(path, "a file that Trace.save wrote")
+        if path.is_dir():
+            raise Refusal(
+                f"the folder {path.name!r}",
+                "a file that Trace.save wrote",
+                "Pass a file in it; dx.Comparison.load reads the folder of a comparison.",
+            )
         if not path.is_file():
             raise FileNotFoundError(f"no trace at {path}")
         try:
@@ -232,6 +241,14 @@ def describe(effective: Mapping[str, Any]) -> str:
     if any(effective["pads"]):
         words.append(f"{effective['pads'][effective['row']]} pads")
     return " · ".join(words)
+
+
+def synthetic_id(key: bytes) -> int:
+    """An id for a token of which only the bytes are known: negative, at most -2, and the same in every record.
+
+    Two of n different tokens meet in one id with a chance of about n² / 2³².
+    """
+    return -2 - int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") % (2**31 - 2)
 
 
 def check_format(meta: Any, supported: str, source: str) -> None:

@@ -15,6 +15,7 @@ from divexplore.comparison.gather import gather
 from divexplore.comparison.guards import guards, observe
 from divexplore.comparison.ladder import Pair
 from divexplore.comparison.margins import logit_of, split_of
+from divexplore.comparison.records import changes, is_record, prompts_differ, same_ids
 from divexplore.comparison.verdict import judge
 from divexplore.config import PRESETS, RunConfig
 from divexplore.engine.fresh_process import kept_processes
@@ -146,20 +147,34 @@ def compare_traces(a: Trace, b: Trace) -> Comparison:
     """Compare two traces that were recorded before, without the model.
 
     Full rows are gone, so epsilon is not known; whether rows differ is known where both were computed in one dtype, by
-    their hashes. Different prompts end the comparison at once.
+    their hashes. Where a side is a serving engine's record, the recorded log-probabilities tell it, and ``steps`` has
+    two more columns: ``delta_logprob``, |Δlogprob| of the token taken, and ``delta_listed``, the largest over the ids that
+    both sides list. Different prompts end the comparison at once.
     """
+    for side in (a, b):
+        if not isinstance(side, Trace):
+            raise Refusal(
+                f"a {type(side).__name__} in place of a trace",
+                "two traces",
+                "Pass what dx.run or dx.Trace.load gave; a comparison has its two as .a and .b.",
+            )
+    if is_record(a, b):
+        a, b = same_ids(a, b)
     columns = align(a.token_ids, b.token_ids)
-    if a.prompt_ids != b.prompt_ids:
+    if prompts_differ(a, b):
         return _assemble(a, b, _steps_table([], []), columns, None)
     step = first_divergence(a.token_ids, b.token_ids)
     common = min(len(a), len(b)) if step is None else step + 1
-    hashes = zip(a.table["row_hash"], b.table["row_hash"], strict=False)
-    differs: list[bool | None] = [x != y if a.dtype == b.dtype else None for x, y in hashes][:common]
     split = None
     if step is not None:
         logits = logit_of(a, step, b.token_ids[step]), logit_of(b, step, a.token_ids[step])
         split = split_of(a, b, step, None, logits)
-    return _assemble(a, b, _steps_table([None] * common, differs), columns, split)
+    if is_record(a, b):
+        steps = changes(a, b, common)
+    else:
+        hashes = zip(a.table["row_hash"], b.table["row_hash"], strict=False)
+        steps = _steps_table([None] * common, [x != y if a.dtype == b.dtype else None for x, y in hashes][:common])
+    return _assemble(a, b, steps, columns, split)
 
 
 class _CommonPrefix:

@@ -26,20 +26,21 @@ __all__ = ["Comparison", "Side", "Split"]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One side at the split. Logits are raw, in fp64 after an exact cast.
+    """One side at the split. Logits are raw, in fp64 after an exact cast; log-probabilities where only those were recorded.
 
     `gap` is the logit of its chosen token minus that of the other side's token, or ``None`` where a record lacks the
-    latter; `margin` is top-1 minus top-2, and is never larger than the gap where the chosen token is the raw argmax.
+    latter; `margin` is top-1 minus top-2, and is never larger than the gap where the chosen token is the raw argmax. What a
+    record does not tell is ``None``.
     """
 
     token_id: int
     text: str
-    logit: float
-    probability: float
-    margin: float
-    margin_ulps: float
+    logit: float | None
+    probability: float | None
+    margin: float | None
+    margin_ulps: float | None
     gap: float | None
-    exact_tie: bool
+    exact_tie: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from divexplore.comparison.decode_paths import decode_path, differing_paths, samples, unrepeatable
+from divexplore.comparison.records import guards_of_records
 from divexplore.engine.batch import fill_batch
 from divexplore.engine.choice import choice_of
 from divexplore.engine.forwards import forwards
@@ -92,7 +93,8 @@ def guards(
         "threads": lambda: _threads(a, b),
         "observer": lambda: _observer(a, b, observed),
     }
-    return tuple(Guard(name, *checks[name](), outcome) for name, outcome in GUARDS.items())
+    told = guards_of_records(a, b)
+    return tuple(Guard(name, *(told.get(name) or checks[name]()), outcome) for name, outcome in GUARDS.items())
 
 
 def observe(model: Model, prompt: Prompt, config: RunConfig, trace: Trace, *, net: Any = None) -> str | None:

@@ -28,7 +28,7 @@ def split_of(a: Trace, b: Trace, step: int, epsilon: float | None, logits: tuple
 def logit_of(trace: Trace, step: int, token_id: int) -> float | None:
     """The recorded raw logit of a token at a step, or ``None`` below the top list."""
     row = trace.table.row(step, named=True)
-    found = dict(zip(row["top_ids"], row["top_logits"], strict=True))
+    found = dict(zip(row["top_ids"] or (), row["top_logits"] or (), strict=True))
     return found.get(token_id)
 
 
@@ -38,9 +38,9 @@ def _side(trace: Trace, step: int, other: float | None) -> Side:
         token_id=row["token_id"],
         text=row["text"],
         logit=row["logit"],
-        probability=math.exp(row["logprob"]),
+        probability=None if row["logprob"] is None else math.exp(row["logprob"]),
         margin=row["margin"],
         margin_ulps=row["margin_ulps"],
-        gap=None if other is None else row["logit"] - other,
+        gap=None if other is None or row["logit"] is None else row["logit"] - other,
         exact_tie=row["exact_tie"],
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from divexplore.comparison.decode_paths import decode_path
 from divexplore.comparison.ladder import differing_knobs
+from divexplore.comparison.records import is_record
 from divexplore.environment import summary
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def differences(a: Trace, b: Trace) -> str:
     words = [f"{key} {a.effective[key]} / {b.effective.get(key)}" for key in a.effective if key in knobs - {"decode"}]
     if "decode" in knobs:
         words.append(f"decode {decode_path(a)} / {decode_path(b)}")
-    return ", ".join(words) or "same effective configuration"
+    return ", ".join(words) or ("nothing that is recorded" if is_record(a, b) else "same effective configuration")
 
 
 def to_text(comparison: Comparison) -> str:
@@ -87,7 +88,8 @@ def to_text(comparison: Comparison) -> str:
     ]
     if comparison.split is not None:
         step = comparison.split.step
-        lines += ["", f"top-3 at step {step}   (logit; margin in logits and ULP)"]
+        units = "log-probability; margin in nats" if is_record(a, b) else "logit; margin in logits and ULP"
+        lines += ["", f"top-3 at step {step}   ({units})"]
         lines += [_top3("A", a, step, comparison.split.a), _top3("B", b, step, comparison.split.b)]
         lines += [_swing(comparison)]
     lines += [f"  {sentence}" for sentence in judgement.evidence]
@@ -134,11 +136,13 @@ def to_markdown(comparison: Comparison) -> str:
 def top_list(trace: Trace, step: int) -> list[dict[str, Any]]:
     """The alternatives of a step: ``id``, ``text``, ``logit`` and ``probability`` each, best first."""
     row = trace.table.row(step, named=True)
-    logsumexp = row["logit"] - row["logprob"]
+    known = row["logprob"] is not None and trace.record is None  # a record holds log-probabilities in place of logits
+    logsumexp = row["logit"] - row["logprob"] if known else 0.0
     texts = trace.meta["texts"]
     return [
         {"id": token, "text": texts[str(token)], "logit": logit, "probability": math.exp(logit - logsumexp)}
-        for token, logit in zip(row["top_ids"], row["top_logits"], strict=True)
+        for token, logit in zip(row["top_ids"] or (), row["top_logits"] or (), strict=True)
+        if token is not None and logit is not None
     ]
 
 
@@ -211,7 +215,7 @@ def _around(trace: Trace, comparison: Comparison) -> str:
     at = comparison.first_divergence
     if at is None:
         at = len(trace)
-    texts = trace.texts
+    texts = trace.texts or [trace.text]  # a record may be a text without tokens
     before, after = "".join(texts[max(0, at - _BEFORE) : at]), "".join(texts[at + 1 : at + 1 + _AFTER])
     taken = f"[{texts[at]}]" if at < len(texts) else ""
     return f"{'…' if at > _BEFORE else ''}{before}{taken}{after}".replace("\n", "⏎")
@@ -220,6 +224,8 @@ def _around(trace: Trace, comparison: Comparison) -> str:
 def _top3(name: str, trace: Trace, step: int, side: Side) -> str:
     tokens = "  ".join(f"{token['text']!r} {token['logit']:.6g}" for token in top_list(trace, step)[:3])
     tie = ", exact tie" if side.exact_tie else ""
+    if side.margin is None or side.margin_ulps is None:
+        return f"  {name}  {tokens}   margin {'unknown' if side.margin is None else f'{side.margin:.4g} nats'}"
     return f"  {name}  {tokens}   margin {side.margin:.4g} = {side.margin_ulps:.3g} ULP of {trace.dtype}{tie}"
 
 

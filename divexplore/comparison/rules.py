@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from divexplore.comparison.decode_paths import GREEDY, OF_CHOICE, decode_path
 from divexplore.comparison.ladder import differing_knobs
+from divexplore.comparison.record_limits import unsupported
+from divexplore.comparison.records import constant_values, is_record, prompts_differ
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,6 +75,11 @@ class Case:
         """Steps of the common prefix, the split included."""
         return self.steps.height
 
+    @property
+    def recorded(self) -> bool:
+        """Whether a side is a serving engine's record."""
+        return is_record(self.a, self.b)
+
     @cached_property
     def knobs(self) -> set[str]:
         """The effective settings that differ."""
@@ -88,6 +95,8 @@ class Case:
     @property
     def missing(self) -> str | None:
         """Why no rung of the ladder shows anything, or ``None`` where one does."""
+        if self.recorded:
+            return "a record holds no model to run in a higher precision"
         if self.evidence is None:
             return "the evidence of a higher precision is missing"
         return self.evidence.missing
@@ -101,8 +110,10 @@ class Case:
 def prompt_mismatch(case: Case) -> Finding | None:
     """The prompt ids differ: nothing else can be compared."""
     a, b = case.a.prompt_ids, case.b.prompt_ids
-    if a == b:
+    if not prompts_differ(case.a, case.b):
         return None
+    if not a or not b:
+        return Finding("The texts of the prompts differ.", "Give both sides the same prompt, and record its ids.")
     at = next((index for index, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     twice = [
         f"; {side} begins with id {ids[0]} twice"
@@ -116,7 +127,10 @@ def prompt_mismatch(case: Case) -> Finding | None:
 
 
 def measurement(case: Case) -> Finding | None:
-    """Nothing was recorded that could support a claim: not one common step."""
+    """Nothing was recorded that could support a claim: not one common step, or a record that lacks what the claim needs."""
+    limit = unsupported(case.a, case.b, case.common, case.split)
+    if limit is not None:
+        return Finding(limit.why, limit.next, inconclusive=limit.open)
     if case.common > 0 or case.a.meta["invalid"] is not None or case.b.meta["invalid"] is not None:
         return None
     ended = [
@@ -137,7 +151,7 @@ def invalid(case: Case) -> Finding | None:
                 "Look for an overflow: run the same side in bfloat16 or float32.",
             )
         flat = trace.top_logits
-        if len(trace) and flat.shape[1] > 1 and bool((flat == flat[:, :1]).all()):
+        if constant_values(trace) or (len(trace) and flat.shape[1] > 1 and bool((flat == flat[:, :1]).all())):
             return Finding(
                 f"{side}'s logits are constant at all {len(trace)} steps: every token is as likely as any other.",
                 "Look at the weights: a head of zeros gives such logits.",
@@ -284,6 +298,9 @@ def identical(case: Case) -> Finding | None:
         return None
     unknown = case.steps["differs"].null_count() > 0
     measure = "The tokens agree, but rows of different dtypes cannot be compared by hash," if unknown else "Equal rows"
+    if case.recorded:
+        values = "not every log-probability was recorded," if unknown else "equal recorded log-probabilities"
+        measure = f"Equal tokens {'but' if unknown else 'and'} {values}"
     steps = "1 step" if case.common == 1 else f"{case.common} steps"
     return Finding(
         f"{measure} over {steps}; no divergence in {steps} is not determinism.",
@@ -312,6 +329,8 @@ def _chooser(trace: Trace) -> str:
 def _lean(name: str, side: Side, trace: Trace) -> str:
     if side.exact_tie:
         return f"{name} took {side.text!r} from an exact tie at {side.logit:.6g}"
+    if side.margin_ulps is None:
+        return f"{name} took {side.text!r}{'' if side.margin is None else f' with a margin of {side.margin:.4g} nats'}"
     return f"{name} took {side.text!r} with a margin of {side.margin:.4g} logits ({side.margin_ulps:.3g} ULP of {trace.dtype})"
 
 
@@ -326,6 +345,8 @@ def _remedy(case: Case) -> str:
 
 
 def _missing_next(case: Case) -> str:
+    if case.recorded:
+        return "Run the same prompt on the same weights with dx.compare, or record both sides in float32."
     if case.evidence is None:
         return 'Compare again with evidence="default", which runs both sides in clean fp64.'
     return "Repeat the pair in a dtype that has a rung above it, or on a machine where clean fp64 fits."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from divexplore.comparison import rules
 from divexplore.comparison.decode_paths import OF_CHOICE, differing_paths, unmet
+from divexplore.comparison.records import sentences_of_records
 from divexplore.comparison.rules import Case, Finding
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def judge(
         finding = rule(case)
         if finding is not None:
             held.append((verdict, finding))
-            if verdict in (Verdict.PROMPT_MISMATCH, Verdict.INVALID):
+            if verdict in (Verdict.PROMPT_MISMATCH, Verdict.MEASUREMENT, Verdict.INVALID):
                 break  # nothing else can be compared
     (verdict, finding), *others = held
     finding = _without_blame(case, verdict, finding)
@@ -132,8 +133,10 @@ def _without_blame(case: Case, verdict: Verdict, finding: Finding) -> Finding:
 
 def _sentences(case: Case) -> tuple[str, ...]:
     """What was measured, a sentence each."""
-    found = [_shifted(case), *_partial(case), _paths(case), _dtype_as_well(case)]
+    at = None if case.split is None else case.split.step
+    found = [*sentences_of_records(case.a, case.b, case.steps, at), _shifted(case), *_partial(case), _paths(case), _dtype_as_well(case)]
     found += [f"guard {guard.name} failed: {guard.why}" for guard in case.guards if guard.ok is False]
+    found += _beyond_context(case)
     evidence = case.evidence
     if evidence is not None:
         if evidence.ladder:
@@ -163,6 +166,20 @@ def _dtype_as_well(case: Case) -> str | None:
     if "dtype" not in case.knobs or not others:
         return None
     return f"dtype differs as well: {', '.join(sorted(others))} alone is not to blame until it is tried alone"
+
+
+def _beyond_context(case: Case) -> list[str]:
+    """Rotary positions go on without an error where the context of a model ends."""
+    found = {}
+    for side, trace in (("A", case.a), ("B", case.b)):
+        limit = trace.meta["model"].get("context_length")
+        if limit and len(trace.prompt_ids) + len(trace) > limit:
+            found[side] = limit - len(trace.prompt_ids), limit
+    return [
+        f"{' and '.join(side for side in found if found[side] == place)}: steps from {place[0]} on lie beyond the model's "
+        f"context of {place[1]} tokens"
+        for place in dict.fromkeys(found.values())
+    ]
 
 
 def _partial(case: Case) -> list[str]:

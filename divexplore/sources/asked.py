@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["greedy", "not_echoed", "parameters", "prompt_of"]
+__all__ = ["decode_words", "greedy", "not_echoed", "parameters", "prompt_of"]
 
 _NESTED = {"Ollama": "options", "TGI": "parameters"}  # where these engines read what the others read at the top
 _SAMPLING = {
@@ -82,6 +82,20 @@ def greedy(request: Mapping[str, Any] | None, shape: str, echoed: Mapping[str, A
     if temperature is not None:
         return False
     return False if request is not None and shape.startswith("OpenAI") else None  # their default temperature is 1
+
+
+def decode_words(request: Mapping[str, Any] | None, shape: str, echoed: Mapping[str, Any]) -> str:
+    """What chose the tokens, as a run's ``effective["decode"]`` has it: ``greedy``, ``sample …`` or ``unknown``."""
+    known = greedy(request, shape, echoed)
+    if known is None:
+        return "unknown"
+    if known:
+        return "greedy"
+    lost = not_echoed(request, shape, echoed)
+    temperature = {**parameters(request, shape), **echoed}.get("temperature")
+    if temperature is None and "temperature" in lost:
+        return "sample, for temperature was requested but not echoed"
+    return "sample" if temperature is None else f"sample, temperature {temperature}"
 
 
 def prompt_of(request: Mapping[str, Any] | None) -> tuple[str | None, tuple[int, ...], bool | None]:

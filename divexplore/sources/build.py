@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from divexplore.models.tokens import visible
-from divexplore.sources.asked import greedy, not_echoed, parameters, prompt_of
-from divexplore.sources.entries import Choice, Row, Token, synthetic_id
-from divexplore.trace import FORMAT, Trace, trace_schema
+from divexplore.sources.asked import decode_words, greedy, not_echoed, parameters, prompt_of
+from divexplore.sources.entries import Choice, Row, Token
+from divexplore.trace import FORMAT, Trace, synthetic_id, trace_schema
 
 __all__ = ["trace_of"]
 
@@ -214,7 +214,9 @@ def _meta(
             "dtype": "unknown",
             "computing_dtype": "unknown",
             "recorded": choice.shape,
-            **{name: value for name, value in labels.items() if name in ("arm",)},
+            "decode": decode_words(request, choice.shape, choice.echoed),
+            "seed": {**asked, **choice.echoed}.get("seed"),
+            **{name: value for name, value in labels.items() if name == "arm"},
         },
         "rows": [],
         "forced": 0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 
 from divexplore.errors import FormatError
 
-__all__ = ["Choice", "Row", "Token", "synthetic_id", "token_of"]
+__all__ = ["Choice", "Row", "Token", "token_of"]
 
 _FLOORS = (-9999.0, -100.0)  # "not within the top 20" of OpenAI and vLLM, "none" of mlx servers
 _FLOOR_BELOW = -1e30  # -FLT_MAX of llama.cpp among them
@@ -103,11 +102,6 @@ class Choice:
     echoed: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-def synthetic_id(key: bytes) -> int:
-    """An id for a token of which only bytes are known: negative, at most -2, the same in every record."""
-    return -2 - int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") % (2**31 - 2)
 
 
 def token_of(
