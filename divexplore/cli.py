@@ -6,16 +6,19 @@ import contextlib
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import divexplore
-from divexplore.comparison.prices import pieces, price
+from divexplore.comparison.prices import pieces, price, price_of_processes
 from divexplore.config import PRESETS, RunConfig
-from divexplore.errors import Refusal, nearest
+from divexplore.errors import Interrupted, Refusal, nearest
+from divexplore.models.request import check_steps, checked_prompt
 
 if TYPE_CHECKING:
     from divexplore.comparison.comparison import Comparison
@@ -28,6 +31,19 @@ EXIT_INTERRUPTED = 130
 _DEFAULT_PRESET = next(iter(PRESETS))
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class _EachOnce(TyperCommand):
+    """A command that refuses an option given twice: typer would take the last one, and say nothing."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command line."""
+        *_, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option in given:
+            if option.param_type_name == "option" and not option.multiple and given.count(option) > 1:
+                name = " or ".join([*option.opts, *option.secondary_opts])
+                raise Refusal(f"{name} {given.count(option)} times", "each option once", "Remove all but one.")
+        return super().parse_args(ctx, args)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +89,7 @@ def root(
         typer.echo(context.get_help())
 
 
-@app.command()
+@app.command(cls=_EachOnce)
 def lab(
     jupyter: Annotated[
         list[str] | None, typer.Argument(metavar="[-- JUPYTER ARGUMENTS]", help="Passed on to JupyterLab.")
@@ -87,7 +103,7 @@ def lab(
     open_lab(browser=browser, port=port, extra=jupyter or ())
 
 
-@app.command()
+@app.command(cls=_EachOnce)
 def models() -> None:
     """List the models that have a name here; a folder, a GGUF file or a hub id works as well."""
     from divexplore.models.catalog import CATALOG
@@ -97,7 +113,7 @@ def models() -> None:
         typer.echo(f"{entry.name:<{width}}  {entry.summary}")
 
 
-@app.command()
+@app.command(cls=_EachOnce)
 def compare(
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text that both sides continue.")],
     model: Annotated[str, typer.Option(metavar="M", help="A name, a folder, a GGUF file or a hub id.")] = "fairy-tales",
@@ -127,12 +143,17 @@ def compare(
     ] = "default",
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the comparison in this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the report.")] = False,
-) -> None:
+) -> int:
     """Run PROMPT under two configurations and report where and why they part; exits with 0 whatever the verdict."""
     side_a, side_b = _sides(a, b, preset)
+    checked_prompt(prompt)  # here already: torch and the model take seconds to load
+    check_steps(max_new_tokens)
     if evidence == "full":
         _say(f"full evidence takes {price(evidence)}: {pieces(evidence)}")
-    with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints, stdout holds the answer alone
+    if (processes := price_of_processes(side_a, side_b)) is not None:
+        _say(processes)
+    # whatever a library prints, stdout holds the answer alone
+    with contextlib.redirect_stdout(sys.stderr), _notes() as notes:
         with _progress_bar() as progress:
             comparison = divexplore.compare(
                 model,
@@ -152,9 +173,10 @@ def compare(
         typer.echo(strict_json(comparison.to_dict(), indent=2))
     else:
         typer.echo(str(comparison))
+    return EXIT_INTERRUPTED if Interrupted in notes else 0
 
 
-@app.command()
+@app.command(cls=_EachOnce)
 def scan(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="A text file, a prompt a line; without it bundled ones.")
@@ -174,11 +196,9 @@ def scan(
     rows: Annotated[int, typer.Option(metavar="R", help="Lines to print.", min=1)] = 20,
 ) -> None:
     """Rank the steps of many prompts by their margin: where another configuration could split."""
-    import warnings
-
     prompts = None if file is None else _lines(file)
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always", RuntimeWarning)
+    check_steps(max_new_tokens)
+    with contextlib.redirect_stdout(sys.stderr), _notes():
         found = divexplore.find_near_ties(
             model, prompts, RunConfig.parse(config), budget_seconds, max_new_tokens, epsilon, chat=chat
         )
@@ -190,9 +210,6 @@ def scan(
     _say(f"{found.height} steps of {found['prompt_index'].n_unique()} prompts")
     if epsilon is not None:
         _say(f"{found['at_risk'].sum()} steps have a margin of at most 2 * {epsilon:g}")
-    for note in notes:
-        if note.category is RuntimeWarning:
-            _say(str(note.message))
 
 
 def _lines(file: Path) -> list[str]:
@@ -202,7 +219,7 @@ def _lines(file: Path) -> list[str]:
         raise Refusal(f"the file {file} ({error})", "a UTF-8 text file, a prompt a line", "Name another.") from error
 
 
-@app.command()
+@app.command(cls=_EachOnce)
 def probe(
     isa: Annotated[
         bool, typer.Option("--isa/--no-isa", help="Also try the libraries' instruction sets, each in a fresh process.")
@@ -213,6 +230,19 @@ def probe(
     from divexplore.engine.probe import report
 
     typer.echo(report(isa=isa, as_json=as_json))
+
+
+@contextlib.contextmanager
+def _notes() -> Iterator[list[type[Warning]]]:
+    """Say our own warnings as lines, without the place in the code; their categories are in the list afterwards."""
+    categories: list[type[Warning]] = []
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", RuntimeWarning)
+        yield categories
+    for note in notes:
+        categories.append(note.category)
+        if issubclass(note.category, RuntimeWarning):
+            _say(str(note.message))
 
 
 @contextlib.contextmanager

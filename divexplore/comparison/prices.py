@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["PRICES", "pieces", "price"]
+from divexplore.config import RunConfig
+
+__all__ = ["PRICES", "pieces", "price", "price_of_processes"]
 
 PRICES: dict[str, dict[str, float]] = {
     "fast": {},
@@ -30,3 +32,11 @@ def price(evidence: str) -> str:
 def pieces(evidence: str) -> str:
     """What a level of evidence consists of beyond the two free runs, each piece with its price."""
     return ", ".join(f"{name} {cost:g}" for name, cost in PRICES[evidence].items())
+
+
+def price_of_processes(a: RunConfig, b: RunConfig) -> str | None:
+    """What a pair with a setting that is read at start costs beside its runs; ``None`` for other pairs."""
+    if not (a.start_variables or b.start_variables):
+        return None
+    fresh = "one fresh process" if a.start_variables == b.start_variables else "two fresh processes"
+    return f"a setting is read at start: all runs take place in {fresh}, to start and to load the model once each"

@@ -126,6 +126,8 @@ def _steps(trace: Trace, index: int, prompt: str | Sequence[int]) -> pl.DataFram
 def _check(prompts: Any, budget_seconds: Any, epsilon: Any) -> None:
     if isinstance(prompts, str):
         raise Refusal("prompts as one text", "a list of prompts", "Put it in a list: prompts=[text].")
+    if prompts is not None and not isinstance(prompts, Sequence):
+        raise Refusal(f"prompts of type {type(prompts).__name__}", "a list of prompts", "Put them in a list.")
     if prompts is not None and len(prompts) == 0:
         raise Refusal("no prompts", "at least one, or None for the bundled ones", "Add a prompt.")
     for name, value in (("budget_seconds", budget_seconds), ("epsilon", epsilon)):

@@ -13,7 +13,7 @@ from divexplore.comparison.evidence import Evidence
 from divexplore.comparison.guards import Guard
 from divexplore.comparison.report import FORMAT, to_dict
 from divexplore.comparison.verdict import Judgement, Verdict
-from divexplore.errors import FormatError, Refusal
+from divexplore.errors import FormatError, Refusal, path_of
 from divexplore.trace import Trace, check_format, strict_json
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def save(comparison: Comparison, folder: str | Path) -> Path:
     Refusal
         Without a name, or where there is a file of that name.
     """
-    if not str(folder) or (Path(folder).exists() and not Path(folder).is_dir()):
+    folder = path_of(folder, "a folder, which is made where it is absent")
+    if folder.exists() and not folder.is_dir():
         raise Refusal(
             f"folder={str(folder)!r}", "the name of a folder", "Name a folder; it is made where it is absent."
         )
-    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     comparison.a.save(folder / "a.parquet")
     comparison.b.save(folder / "b.parquet")
@@ -66,6 +66,8 @@ def load(folder: str | Path) -> Comparison:
 
     Raises
     ------
+    Refusal
+        On what is no path, or the path of a file.
     FileNotFoundError
         Where the folder holds no comparison.
     FormatError
@@ -73,7 +75,13 @@ def load(folder: str | Path) -> Comparison:
     """
     import polars as pl
 
-    folder = Path(folder)
+    folder = path_of(folder, "a folder that Comparison.save wrote")
+    if folder.is_file():
+        raise Refusal(
+            f"the file {folder.name!r}",
+            "a folder that Comparison.save wrote",
+            "Pass its folder; dx.Trace.load reads a trace.",
+        )
     if not (folder / _FACTS).is_file():
         raise FileNotFoundError(f"no comparison at {folder}")
     try:

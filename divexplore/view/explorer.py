@@ -12,7 +12,9 @@ import ipywidgets
 import traitlets
 from IPython.display import display
 
-from divexplore.errors import Refusal, nearest
+from divexplore.comparison.prices import price_of_processes
+from divexplore.errors import Refusal, refuse_unknown
+from divexplore.models.request import check_steps
 from divexplore.view.comparison_view import ComparisonView
 from divexplore.view.explorer_cause import QUESTIONS, UNITS, ask
 from divexplore.view.explorer_form import choices, presets
@@ -74,10 +76,7 @@ class Explorer(ipywidgets.VBox):
         layout: Any = None,
         **unknown: Any,
     ) -> None:
-        if unknown:
-            word = next(iter(unknown))
-            names = ("model", "prompt", "a", "b", "max_new_tokens", "layout")
-            raise Refusal(f"unknown argument {word!r}", ", ".join(names), f"Correct the name.{nearest(word, names)}")
+        refuse_unknown(unknown, ("model", "prompt", "a", "b", "max_new_tokens", "layout"))
         self._shelf = Shelf(model)
         self._untouched = request = first_request(self._shelf, prompt, a, b, max_new_tokens)
         self._judged = False
@@ -209,6 +208,7 @@ class Explorer(ipywidgets.VBox):
     def _compare(self, job: Job, request: dict[str, Any]) -> Comparison | None:
         a, b = config_of(request["a"]), config_of(request["b"])
         prompt = prompt_of(request)
+        check_steps(request["steps"])
         self.panel.tell(note=f"loading {request['model']} …")
         model = self._shelf.get(request["model"])
         if job.stopped():
@@ -216,7 +216,7 @@ class Explorer(ipywidgets.VBox):
             return None
         from divexplore.comparison.compare import compare
 
-        self._tell(job, note="starting …")
+        self._tell(job, note=price_of_processes(a, b) or "starting …")
         started = time.perf_counter()
         comparison = compare(
             model,

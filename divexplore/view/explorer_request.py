@@ -7,6 +7,7 @@ from typing import Any
 
 from divexplore.config import PRESETS, RunConfig, parse_value
 from divexplore.errors import Refusal
+from divexplore.models.request import check_steps, checked_prompt
 from divexplore.view.explorer_form import why_not
 from divexplore.view.explorer_models import Shelf
 
@@ -22,7 +23,10 @@ def first_request(shelf: Shelf, prompt: Any, a: Any, b: Any, steps: int) -> dict
     if a is None and b is None:
         name = next((name for name, preset in PRESETS.items() if why_not(preset) is None), next(iter(PRESETS)))
         a, b = PRESETS[name].a, PRESETS[name].b
+    check_steps(steps)
     ids = shelf.takes_ids if prompt is None else not isinstance(prompt, str)
+    if ids and prompt is not None:
+        prompt = checked_prompt(prompt)
     text = PROMPT if prompt is None and not ids else prompt
     return {
         "model": shelf.first,
@@ -46,8 +50,7 @@ def prompt_of(request: Mapping[str, Any]) -> str | list[int]:
         On an empty prompt, or ids that are no numbers.
     """
     text = request["prompt"]
-    if not text.strip():
-        raise Refusal("an empty prompt", "a text or token ids", "Write at least one word.")
+    checked_prompt(text)  # a text, even where it is a list of ids
     if not request["ids"]:
         return text
     try:

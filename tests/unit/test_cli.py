@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
+from typer.main import get_command
 
 import divexplore
-from divexplore.cli import main
+from divexplore.cli import app, main
 from divexplore.config import PRESETS, RunConfig
-from divexplore.errors import Refusal
+from divexplore.errors import Interrupted, Refusal
 
 
 class Told:
@@ -128,6 +130,13 @@ def test_save_keeps_the_comparison_and_says_where(told, tmp_path, capsys):
         (["compare"], "PROMPT"),
         (["compare", "Hello", "--max-new-tokens", "many"], "--max-new-tokens"),
         (["compare", "Hello", "--frobnicate"], "--frobnicate"),
+        (["compare", "Hello", "--max-new-tokens", "0"], "max_new_tokens=0"),
+        (["compare", " "], "an empty prompt"),
+        (["compare", "Hello", "--a", "dtype=bf16", "--b", "", "--a", "dtype=fp32"], "--a 2 times"),
+        (["compare", "Hello", "--chat", "--no-chat"], "--chat or --no-chat 2 times"),
+        (["scan", "--max-new-tokens", "0"], "max_new_tokens=0"),
+        (["scan", "--rows", "3", "--rows=3"], "--rows 2 times"),
+        (["lab", "--port", "1", "--no-browser", "--port", "2"], "--port 2 times"),
         (["lab", "--port", "-4"], "0 to 65535"),
         (["frobnicate"], "frobnicate"),
     ],
@@ -152,7 +161,7 @@ def test_with_json_a_refusal_is_an_object_too(told, capsys, extra):
 
 def test_a_refusal_from_below_exits_with_2(failing, capsys):
     failing(Refusal("an empty prompt", "a text", "Write a word."))
-    assert main(["compare", "", "--json"]) == 2
+    assert main(["compare", "Hello", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert error == {"asked": "an empty prompt", "allowed": "a text", "do": "Write a word."}
 
@@ -174,6 +183,44 @@ def test_ctrl_c_exits_with_130(failing, capsys):
     failing(KeyboardInterrupt())
     assert main(["compare", "Hello"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_every_option_is_refused_when_given_twice(told, capsys):
+    """Whatever is added later: no option's first value is lost without a word."""
+    for command in app.registered_commands:
+        for option in get_command(app).commands[command.callback.__name__].params:
+            if option.param_type_name == "option":
+                words = [option.opts[0]] if option.is_flag else [option.opts[0], "1"]
+                assert main([command.callback.__name__, *words, *words]) == 2, option.opts
+                assert f"{option.opts[0]}" in capsys.readouterr().err
+
+
+def test_arguments_of_jupyter_may_repeat(monkeypatch):
+    opened = []
+    monkeypatch.setattr("divexplore.lab.open_lab", lambda **asked: opened.append(asked["extra"]))
+    assert main(["lab", "--", "--log-level=10", "--log-level=20"]) == 0
+    assert list(opened[0]) == ["--log-level=10", "--log-level=20"]
+
+
+def test_after_one_ctrl_c_the_partial_report_is_printed_and_the_exit_code_tells(told, monkeypatch, capsys):
+    whole = divexplore.compare
+
+    def interrupted(*given, **asked):
+        warnings.warn("interrupted: kept", Interrupted, stacklevel=2)
+        return whole(*given, **asked)
+
+    monkeypatch.setattr(divexplore, "compare", interrupted)
+    assert main(["compare", "Hello"]) == 130
+    out, err = capsys.readouterr()
+    assert out == "the report\n"
+    assert "divexplore: interrupted: kept" in err
+
+
+def test_a_pair_that_takes_fresh_processes_says_so_before_it_runs(told, capsys):
+    assert main(["compare", "Hello", "--a", "omp_dynamic=true"]) == 0
+    assert "two fresh processes" in capsys.readouterr().err
+    assert main(["compare", "Hello", "--a", "use_cache=true"]) == 0
+    assert "process" not in capsys.readouterr().err
 
 
 def test_models_prints_names_that_load_model_takes(capsys):

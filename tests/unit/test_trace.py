@@ -10,7 +10,7 @@ import pytest
 from tiny_models import tiny
 
 from divexplore.engine.run import run
-from divexplore.errors import FormatError
+from divexplore.errors import FormatError, Refusal
 from divexplore.models import load_model
 from divexplore.trace import FORMAT, Trace, check_format, strict_json, trace_schema
 
@@ -98,6 +98,18 @@ def test_infinite_logits_are_read_back_equal(tmp_path):
 def test_a_missing_file_is_no_format_error(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"absent\.parquet"):
         Trace.load(tmp_path / "absent.parquet")
+
+
+@pytest.mark.parametrize("path", [7, None, [], "", b"x", "a\0b"], ids=repr)
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(Refusal, match=r"Trace\.save") as caught:
+        Trace.load(path)
+    assert all(caught.value.to_dict().values())
+
+
+def test_a_folder_is_no_trace(tmp_path):
+    with pytest.raises(Refusal, match=r"Comparison\.load"):
+        Trace.load(tmp_path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])

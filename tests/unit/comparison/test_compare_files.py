@@ -13,7 +13,7 @@ from tiny_models import tiny
 from divexplore.comparison.compare import compare
 from divexplore.comparison.comparison import Comparison
 from divexplore.config import PRESETS
-from divexplore.errors import FormatError
+from divexplore.errors import FormatError, Refusal
 from divexplore.models import load_model
 from divexplore.trace import Trace, strict_json
 
@@ -69,6 +69,19 @@ def test_saving_again_replaces_what_was_there(split, agreed, tmp_path):
 def test_a_folder_without_a_comparison_is_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         Comparison.load(tmp_path)
+
+
+@pytest.mark.parametrize("folder", [7, None, [], "", b"x"], ids=repr)
+def test_what_is_no_path_is_refused(folder, agreed):
+    for refused in (Comparison.load, agreed.save):
+        with pytest.raises(Refusal, match="path") as caught:
+            refused(folder)
+        assert all(caught.value.to_dict().values())
+
+
+def test_a_file_is_no_comparison(agreed, tmp_path):
+    with pytest.raises(Refusal, match=r"Trace\.load"):
+        Comparison.load(agreed.a.save(tmp_path / "a.parquet"))
 
 
 def edit(folder, **changes):

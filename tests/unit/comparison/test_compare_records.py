@@ -75,6 +75,24 @@ def test_a_stop_keeps_both_sides_as_far_as_they_came(stopped_in):
     assert str(comparison)
 
 
+@pytest.mark.parametrize("other", [None, 7, [], "a.parquet"], ids=repr)
+def test_what_is_no_trace_is_refused(other):
+    trace = run(load_model(tiny("llama")), [5, 6, 7], None, 1)
+    for pair in ((trace, other), (other, trace)):
+        with pytest.raises(Refusal, match="in place of a trace") as caught:
+            compare_traces(*pair)
+        assert all(caught.value.to_dict().values())
+
+
+@pytest.mark.parametrize(("steps", "told"), [(11, False), (12, True)])
+def test_steps_beyond_the_context_are_told_in_the_report(steps, told):
+    model = load_model(tiny("llama", max_position_embeddings=16))
+    found = compare(model, [17, 4, 201, 96, 33], {}, {"seed": 1}, steps, evidence="fast")
+    sentence = "A and B: steps from 11 on lie beyond the model's context of 16 tokens"
+    assert (sentence in found.judgement.evidence) == told
+    assert (sentence in str(found)) == (sentence in found.to_markdown()) == told
+
+
 def test_other_prompts_end_the_comparison_at_once():
     other = run(small(), [*PROMPT[:-1], 6], None, STEPS)
     comparison = compare_traces(recorded(), other)

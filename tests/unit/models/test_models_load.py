@@ -8,8 +8,18 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_models import tiny
-from transformers import BertConfig, BertForMaskedLM, T5Config, T5ForConditionalGeneration
+from tiny_models import KINDS, tiny
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertGenerationConfig,
+    BertGenerationDecoder,
+    BertLMHeadModel,
+    RobertaConfig,
+    RobertaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from divexplore.errors import Refusal
 from divexplore.models import load_model
@@ -168,6 +178,50 @@ def test_what_is_no_causal_language_model_is_refused(model, tmp_path):
     model.save_pretrained(tmp_path / name)
     assert "causal" in refused(model).allowed + refused(model).asked
     assert name in refused(tmp_path / name).asked
+
+
+ENCODER = dict(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+
+
+def reads_ahead(model):
+    """Whether a position's logits change with a later token, by more than rounding: experts share their products."""
+    one, other = (model.eval()(torch.tensor([[5, 9, 7, last]])).logits[0, 0] for last in (3, 11))
+    return not torch.allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "head"),
+    [(BertConfig, BertLMHeadModel), (RobertaConfig, RobertaForCausalLM), (BertGenerationConfig, BertGenerationDecoder)],
+)
+def test_an_encoder_is_no_decoder_unless_its_configuration_says_so(family, head, tmp_path):
+    encoder = head(family(**ENCODER))
+    assert reads_ahead(encoder)
+    encoder.save_pretrained(tmp_path / "encoder")
+    for came in (encoder, tmp_path / "encoder"):
+        refusal = refused(came)
+        assert "is_decoder=False" in refusal.asked
+        assert "is_decoder=True" in refusal.do
+    decoder = head(family(**ENCODER, is_decoder=True))
+    assert not reads_ahead(decoder)
+    decoder.save_pretrained(tmp_path / "decoder")
+    assert load_model(decoder).architecture == load_model(tmp_path / "decoder").architecture == head.__name__
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_decoder_is_taken_for_an_encoder(kind):
+    assert not reads_ahead(tiny(kind))
+    load_model(tiny(kind))
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "~nobody-of-that-name/model", 1.5, [], b"fairy-tales"], ids=repr)
+def test_whatever_is_given_as_a_name_is_refused_in_three_parts(name):
+    refused(name)
+
+
+@pytest.mark.parametrize("tokenizer", ["fairy-tales", 7, []])
+def test_what_is_no_tokenizer_is_refused(folder, tokenizer):
+    with pytest.raises(Refusal, match="a tokenizer of type"):
+        load_model(folder, tokenizer)
 
 
 def test_the_catalogue_is_read_without_torch():
