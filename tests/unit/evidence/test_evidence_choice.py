@@ -113,6 +113,15 @@ def test_case_41_a_penalty_in_force_on_one_of_two_greedy_front_ends_is_policy():
     assert dx.attribute(model, PROMPT, {}, {"repetition_penalty": 1.3}, 24).minimal_flip == ("repetition_penalty",)
 
 
+@pytest.mark.parametrize("a", [{"repetition_penalty": 1.3}, DRAWN], ids=str)
+def test_what_a_choice_makes_of_equal_rows_is_no_flip(a):
+    """B, forced on tokens that are not A's best ones, has the same best ones."""
+    found = dx.compare(small(seed=4), PROMPT, a, {}, 24)
+    assert found.a.table["token_id"][found.first_divergence] != found.a.top_ids[found.first_divergence, 0]
+    assert found.evidence.cascade.independent_flips == ()
+    assert "no flip under teacher forcing" in " ".join(found.judgement.evidence)
+
+
 def test_case_41_a_penalty_in_the_models_generation_config_is_what_the_other_front_end_applies():
     model, given = small(seed=4), torch.tensor([PROMPT])
     net = model.to_transformers()
