@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from divexplore.errors import told_nearest
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -131,6 +133,7 @@ class Comparison:
         drifted = self.steps.filter(self.steps["differs"])["step"]
         return int(drifted[0]) if len(drifted) else None
 
+    @told_nearest
     def with_cause(
         self,
         *,
@@ -154,6 +157,7 @@ class Comparison:
 
         return with_cause(self, attribution=attribution, operations=operations, layers=layers)
 
+    @told_nearest
     def fork(self, side: str, step: int, token: int, max_new_tokens: int | None = None) -> Trace:
         """Take another token at one step and go on in that side's configuration.
 
@@ -196,6 +200,7 @@ class Comparison:
     def __repr__(self) -> str:
         return _report().one_line(self)
 
+    @told_nearest
     def save(self, folder: str | Path) -> Path:
         """Write the comparison into a folder; it opens on another machine without the model."""
         from divexplore.comparison import storage
@@ -217,6 +222,7 @@ class Comparison:
 
         return storage.load(folder)
 
+    @told_nearest
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The comparison as one page that needs neither a kernel nor a network.
 

@@ -155,6 +155,72 @@ def test_start_returns_at_once_and_stop_without_a_run_is_nothing(explorer, stand
     assert not explorer.busy
 
 
+class Loading:
+    """Stands in for `load_model`: it lasts until it is let go, and no Stop can break into it."""
+
+    def __init__(self, model):
+        self.entered, self.go, self._model = threading.Event(), threading.Event(), model
+
+    def __call__(self, name):
+        self.entered.set()
+        assert self.go.wait(PATIENCE)
+        return self._model
+
+
+def test_stop_during_a_load_ends_the_run_when_the_load_returns_and_nothing_is_decoded(monkeypatch, stand):
+    loading = Loading(model := dx.load_model("fairy-tales"))
+    monkeypatch.setattr("divexplore.models.load.load_model", loading)
+    explorer = dx.Explorer("fairy-tales", "The giant")
+    explorer.start()
+    assert loading.entered.wait(PATIENCE)
+    assert "loading" in explorer.panel.state["note"]
+    explorer.stop()
+    assert explorer.panel.state["phase"] == "stopping"
+    assert explorer.busy, "the load goes on"
+    loading.go.set()
+    settle(explorer)
+    assert stand.requests == [], "no run began"
+    assert explorer.comparison is None
+    assert explorer.children == (explorer.panel,)
+    assert (explorer.panel.state["phase"], explorer.panel.state["error"]) == ("idle", None)
+    assert explorer.panel.state["note"] == "stopped before the first step"
+    # the model is kept: the next run starts with it at once
+    stand.go.set()
+    explorer.start()
+    settle(explorer)
+    assert len(stand.requests) == 1
+    assert explorer.comparison is not None
+    explorer.close()
+    with pytest.raises(dx.Refusal, match="after close"):
+        _ = model.master
+
+
+def test_what_no_model_could_serve_is_told_before_one_is_loaded(monkeypatch):
+    monkeypatch.setattr("divexplore.models.load.load_model", lambda name: pytest.fail("loaded"))
+    explorer = dx.Explorer("fairy-tales", "The giant")
+    for changes in ({"steps": 0}, {"prompt": " "}, {"a": {"batch_sise": 2}}):
+        explorer.panel.request = {**explorer.panel.request, "prompt": "The giant", "steps": 4, "a": {}, **changes}
+        with pytest.raises(dx.Refusal):
+            explorer.run()
+        assert explorer.panel.state["error"]["do"]
+    explorer.close()
+
+
+@pytest.mark.parametrize("wrong", [{"max_new_tokens": 0}, {"prompt": 7}, {"prompt": [1.5]}], ids=repr)
+def test_an_argument_that_makes_no_sense_is_refused_at_once(wrong):
+    with pytest.raises(dx.Refusal):
+        dx.Explorer(**wrong)
+
+
+def test_a_pair_that_takes_fresh_processes_says_so_when_it_starts(explorer, stand):
+    seen = states(explorer)
+    explorer.panel.request = {**explorer.panel.request, "a": {"omp_dynamic": True}}
+    stand.go.set()
+    explorer.start()
+    settle(explorer)
+    assert any("two fresh processes" in state["note"] for state in seen)
+
+
 def test_run_pressed_twice_replaces_the_first_and_never_mixes(explorer, stand):
     ask(explorer, prompt="first one")
     assert stand.entered.acquire(timeout=PATIENCE)
