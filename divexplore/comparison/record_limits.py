@@ -186,11 +186,8 @@ def _gap(a: Trace, b: Trace, split: Split) -> Limit | None:
         if side.logit is None:
             why = f"{name} recorded no value for its token {side.text!r} at step {split.step}"
         elif side.gap is None:
-            lossy = split.step in trace.record["lossy"]
-            reason = (
-                "a list that lost tokens which shared a key" if lossy else f"a list of {_entries(trace, split.step)}"
-            )
-            why = f"at step {split.step} {other.text!r} is not in {name}'s top list, {reason}"
+            lost = ", which has lost tokens that shared a key" if split.step in trace.record["lossy"] else ""
+            why = f"{other.text!r} is not in {name}'s list of {_entries(trace, split.step)}{lost}"
         else:
             continue
         values = " and ".join(

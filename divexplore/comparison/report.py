@@ -67,6 +67,8 @@ def one_line(comparison: Comparison) -> str:
 def differences(a: Trace, b: Trace) -> str:
     """What differs between two effective configurations, as ``batch_size 1 / 8``."""
     knobs = differing_knobs(a, b)
+    if is_record(a, b):
+        knobs &= b.effective.keys()  # what one side does not tell is no difference
     words = [f"{key} {a.effective[key]} / {b.effective.get(key)}" for key in a.effective if key in knobs - {"decode"}]
     if "decode" in knobs:
         words.append(f"decode {decode_path(a)} / {decode_path(b)}")
@@ -198,6 +200,8 @@ def _words(comparison: Comparison) -> str:
 def _prompt(trace: Trace) -> str:
     prompt = trace.meta["prompt"]
     text = prompt["text"]
+    if text is None and not prompt["ids"]:
+        return "not recorded"
     shown = f"{len(prompt['ids'])} ids" if text is None else repr(text if len(text) <= 60 else text[:59] + "…")
     return f"{shown}{' (chat)' if prompt['chat'] else ''}"
 

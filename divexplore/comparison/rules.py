@@ -299,7 +299,7 @@ def identical(case: Case) -> Finding | None:
     unknown = case.steps["differs"].null_count() > 0
     measure = "The tokens agree, but rows of different dtypes cannot be compared by hash," if unknown else "Equal rows"
     if case.recorded:
-        values = "not every log-probability was recorded," if unknown else "equal recorded log-probabilities"
+        values = "not every log-probability was recorded" if unknown else "equal recorded log-probabilities"
         measure = f"Equal tokens {'but' if unknown else 'and'} {values}"
     steps = "1 step" if case.common == 1 else f"{case.common} steps"
     return Finding(
@@ -312,7 +312,11 @@ def identical(case: Case) -> Finding | None:
 def _below_the_maximum(case: Case, split: Split) -> list[tuple[str, Trace, Side]]:
     """The sides whose token at the split is not the best of its raw row: something else than the logits parted the runs."""
     sides = (("A", case.a, split.a), ("B", case.b, split.b))
-    return [(name, trace, side) for name, trace, side in sides if side.logit < float(trace.top_logits[split.step, 0])]
+    return [
+        (name, trace, side)
+        for name, trace, side in sides
+        if side.logit is not None and side.logit < float(trace.top_logits[split.step, 0])
+    ]
 
 
 def _policy_next(a: Trace, b: Trace) -> str:

@@ -99,13 +99,14 @@ def decode_words(request: Mapping[str, Any] | None, shape: str, echoed: Mapping[
 
 
 def prompt_of(request: Mapping[str, Any] | None) -> tuple[str | None, tuple[int, ...], bool | None]:
-    """Text, ids and whether it was a chat, as far as the request tells; a chat's text is that of its last message."""
+    """Text, ids and whether it was a chat, as far as the request tells; a chat's text is that of all its messages."""
     if request is None:
         return None, (), None
     messages = request.get("messages")
     if isinstance(messages, list):
         contents = [message.get("content") for message in messages if isinstance(message, Mapping)]
-        return (contents[-1] if contents and isinstance(contents[-1], str) else None), (), True
+        texts = [content for content in contents if isinstance(content, str)]
+        return ("\n".join(texts) if texts and len(texts) == len(contents) else None), (), True
     given = request.get("prompt", request.get("inputs"))
     if isinstance(given, str):
         return given, (), False

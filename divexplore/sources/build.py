@@ -32,7 +32,9 @@ class _Step:
     repeated: int
 
 
-def trace_of(choice: Choice, request: Mapping[str, Any] | None, labels: Mapping[str, Any], source: str) -> Trace:
+def trace_of(
+    choice: Choice, request: Mapping[str, Any] | None, labels: Mapping[str, Any], place: Mapping[str, Any]
+) -> Trace:
     """A recorded completion as a trace.
 
     ``logit`` and ``top_logits`` hold log-probabilities (nats), for the logits are not known; what only the engine knew
@@ -46,8 +48,8 @@ def trace_of(choice: Choice, request: Mapping[str, Any] | None, labels: Mapping[
         The request, where it was recorded.
     labels
         What else stood beside the response.
-    source
-        The file and the place in it, for people.
+    place
+        Where it stands: ``file``, ``number`` among the file's completions, and ``place`` for people.
     """
     import polars as pl
 
@@ -69,8 +71,8 @@ def trace_of(choice: Choice, request: Mapping[str, Any] | None, labels: Mapping[
             "logit": value,
             "logprob": value,
             "margin": _margin(listed) if margins is None else margins[index],
-            "top_ids": [token_id for token_id, _ in listed] + padding,
-            "top_logits": [token.logprob for _, token in listed] + padding,
+            "top_ids": [*(token_id for token_id, _ in listed), *padding],
+            "top_logits": [*(token.logprob for _, token in listed), *padding],
         }
         for name, cells in columns.items():
             cells.append(row.get(name))
@@ -78,7 +80,7 @@ def trace_of(choice: Choice, request: Mapping[str, Any] | None, labels: Mapping[
     for step in steps:
         texts |= {str(token_id): _shown(token, token_id) for token_id, token in step.listed}
     return Trace(
-        pl.DataFrame(columns, schema=trace_schema(k)), _meta(choice, request, labels, source, steps, placeholder, texts)
+        pl.DataFrame(columns, schema=trace_schema(k)), _meta(choice, request, labels, place, steps, placeholder, texts)
     )
 
 
@@ -160,7 +162,7 @@ def _meta(
     choice: Choice,
     request: Mapping[str, Any] | None,
     labels: Mapping[str, Any],
-    source: str,
+    place: Mapping[str, Any],
     steps: Sequence[_Step],
     placeholder: bool,
     texts: dict[str, str],
@@ -172,7 +174,7 @@ def _meta(
         for kind in ("missing", "floor", "-inf", "nan")
     }
     record = {
-        "source": source,
+        **place,
         "shape": choice.shape,
         "index": choice.index,
         "labels": dict(labels),
@@ -214,6 +216,7 @@ def _meta(
             "dtype": "unknown",
             "computing_dtype": "unknown",
             "recorded": choice.shape,
+            "model": choice.model or "unknown",
             "decode": decode_words(request, choice.shape, choice.echoed),
             "seed": {**asked, **choice.echoed}.get("seed"),
             **{name: value for name, value in labels.items() if name == "arm"},

@@ -63,7 +63,9 @@ def read_records(path: str | Path) -> list[Trace]:
         request, response, labels = _opened(item, where)
         try:
             choices = choices_of(response, request, where)
-            traces += [trace_of(choice, request, labels, where) for choice in choices]
+            for choice in choices:
+                place = {"file": path.name, "number": len(traces), "place": where}
+                traces.append(trace_of(choice, request, labels, place))
         except (AttributeError, KeyError, TypeError, IndexError) as error:
             raise FormatError(
                 f"{where} has a known shape, but not its fields ({error})", SHAPES, "Record it again."

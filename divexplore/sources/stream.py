@@ -56,7 +56,8 @@ def joined_sse(text: str, parse: Callable[[str], Any], where: str) -> dict[str, 
 def joined_lines(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """One response of Ollama's shape from its lines, of which the last is ``done``."""
     whole: dict[str, Any] = {}
-    text, logprobs, thinking = "", [], ""
+    text, thinking = "", ""
+    logprobs: list[Any] = []
     for line in lines:
         message = line.get("message")
         part = message if isinstance(message, dict) else line

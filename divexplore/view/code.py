@@ -21,6 +21,8 @@ def as_code(comparison: Comparison) -> str:
     asked for as the longer run has, for a run that met its end earlier will meet it again.
     """
     a, b = comparison.a, comparison.b
+    if a.record is not None or b.record is not None:
+        return _of_records(a, b)
     branch = b.meta.get("fork") if a.requested == b.requested else None
     steps = max(_asked(a), 1) if branch else max(_asked(a), _asked(b), 1)
     chat = _chat(a)
@@ -36,6 +38,17 @@ def as_code(comparison: Comparison) -> str:
     return (
         f"import divexplore as dx\n\n{_statement('comparison', 'compare', given)}{_cause(comparison, given[:4], chat)}"
     )
+
+
+def _of_records(a: Trace, b: Trace) -> str:
+    """Records are read again; where their files lie now is for the reader to say."""
+    sides = [
+        f"{name} = dx.read_records({trace.record['file']!r})[{trace.record['number']}]"
+        if trace.record is not None
+        else f"{name} = dx.run({trace.meta['model']['name']!r}, {_prompt(trace)}, {_call(trace.requested)}, {_asked(trace)})"
+        for name, trace in (("a", a), ("b", b))
+    ]
+    return "\n".join(["import divexplore as dx", "", *sides, "comparison = dx.compare_traces(a, b)", ""])
 
 
 def _cause(comparison: Comparison, pair: list[str], chat: list[str]) -> str:

@@ -152,6 +152,7 @@ def _vocabulary(traces: Iterable[Trace]) -> tuple[NDArray[np.int32], list[str], 
             if raw is not None and raw != text.encode():
                 hexes[str(token_id)] = raw.hex(" ")
     ids = np.unique(np.concatenate(found)).astype("<i4")
+    ids = ids[ids != _GAP]  # behind the end of a recorded list
     return ids, [known.get(i, f"#{i}") for i in ids.tolist()], hexes
 
 
@@ -190,6 +191,7 @@ def _facts(trace: Trace, other: Trace) -> dict[str, Any]:
     return {
         "steps": len(trace),
         "dtype": trace.dtype,
+        "values": "logit" if trace.record is None else "logprob",
         "label": describe(trace.effective),
         "finish_reason": trace.finish_reason,
         "partial": trace.partial,

@@ -68,7 +68,8 @@ def _top(payload: Payload) -> str:
     """Both top lists at the selected column, side by side."""
     header = payload.header
     lists = {side: list(_entries(payload, side)) for side in ("a", "b")}
-    heads = "".join(f"<th style='{_CELL}'>{name}</th>" for name in ("token A", "logit", "p", "token B", "logit", "p"))
+    names = [w for side in ("a", "b") for w in (f"token {side.upper()}", header[side]["values"], "p")]
+    heads = "".join(f"<th style='{_CELL}'>{name}</th>" for name in names)
     rows = []
     for rank in range(min(_TOP, max(map(len, lists.values())))):
         cells = []
@@ -85,7 +86,9 @@ def _top(payload: Payload) -> str:
 
 def _where(header: dict[str, Any]) -> str:
     place = "the split" if header["selected"] == header["split_column"] else f"column {header['selected']}"
-    return f"leading tokens at {place}, raw logits"
+    values = {header[side]["values"] for side in ("a", "b")}
+    kind = "raw logits" if values == {"logit"} else "recorded log-probabilities" if values == {"logprob"} else "values"
+    return f"leading tokens at {place}, {kind}"
 
 
 def _entries(payload: Payload, side: str) -> Iterable[tuple[str, str, str]]:
@@ -95,7 +98,10 @@ def _entries(payload: Payload, side: str) -> Iterable[tuple[str, str, str]]:
     partition = float(payload.column(f"{side}_logit")[step]) - float(payload.column(f"{side}_logprob")[step])
     ids, logits = payload.column(f"{side}_top_ids")[step], payload.column(f"{side}_top_logits")[step]
     for token_id, logit in zip(ids.tolist(), logits.tolist(), strict=True):
-        yield _text(payload.text(token_id), 60), f"{logit:.6g}", f"{math.exp(logit - partition):.4f}"
+        if math.isnan(logit) and token_id < 0:
+            return  # a recorded list that is shorter than the longest one
+        share = logit - partition
+        yield _text(payload.text(token_id), 60), f"{logit:.6g}", "—" if math.isnan(share) else f"{math.exp(share):.4f}"
 
 
 def _margin(payload: Payload, side: str) -> str:
@@ -103,6 +109,8 @@ def _margin(payload: Payload, side: str) -> str:
     if step < 0:
         return ""
     margin, ulps = payload.column(f"{side}_margin")[step], payload.column(f"{side}_margin_ulps")[step]
+    if math.isnan(ulps):  # a record tells no dtype, and its margin may be missing too
+        return "" if math.isnan(margin) else f"margin {side.upper()} {margin:.4g} nats"
     return f"margin {side.upper()} {margin:.4g} logits ({ulps:.3g} ULP of {_text(payload.header[side]['dtype'])})"
 
 

@@ -108,12 +108,13 @@ export function logPartition(side, step) {
   return side.logit[step] - side.logprob[step];
 }
 
-/** The top list of a step: rank from 0, id, logit, probability. */
+/** The top list of a step: rank from 0, id, logit, probability. A recorded list may end before the longest one does. */
 export function topList(side, step) {
   const rows = [];
   const partition = logPartition(side, step);
   for (let rank = 0; rank < side.k; rank += 1) {
     const logit = side.topLogits[step * side.k + rank];
+    if (Number.isNaN(logit) && side.topIds[step * side.k + rank] < 0) break;
     rows.push({ rank, id: side.topIds[step * side.k + rank], logit, probability: Math.exp(logit - partition) });
   }
   return rows;

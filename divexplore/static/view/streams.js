@@ -225,7 +225,7 @@ export class Streams {
 
 function prompt(comparison) {
   const { text, ids } = comparison.header.prompt;
-  const shown = text ?? `${ids.length} token ids`;
+  const shown = text ?? (ids.length ? `${ids.length} token ids` : "not recorded");
   const short = shown.length > 240 ? `…${shown.slice(-240)}` : shown;
   return element(
     "p.dx-prompt",

@@ -22,7 +22,9 @@ export function sideFacts(side, step) {
       "margin",
       side.tie[step]
         ? `exact tie (0 logits, ${dtype})`
-        : `${logits(side.margin[step])} = ${number(side.ulps[step], 3)} ULP (${dtype})`,
+        : Number.isNaN(side.ulps[step])
+          ? logits(side.margin[step])
+          : `${logits(side.margin[step])} = ${number(side.ulps[step], 3)} ULP (${dtype})`,
     ],
     ["lead in probability", probability(lead)],
     ["entropy", `${number(side.entropy[step], 3)} nats`],
@@ -178,9 +180,10 @@ class LogitsTab {
         numberCell(difference === null ? "—" : signed(difference)),
       );
     });
-    const heads = ["rank A", "logit A", "p A", "rank B", "logit B", "p B", "B − A"];
+    const [wordA, wordB] = [comparison.a.facts.values, comparison.b.facts.values];
+    const heads = ["rank A", `${wordA} A`, "p A", "rank B", `${wordB} B`, "p B", "B − A"];
     return [
-      caption(`Top ${k} of both sides, one row a token; logits raw`),
+      caption(`Top ${k} of both sides, one row a token; ${kind(comparison)}`),
       headRow(["token", ...heads]),
       element("tbody", {}, ...body),
     ];
@@ -202,9 +205,10 @@ class LogitsTab {
         ...listCells(comparison, "b", listB[rank]),
       ),
     );
-    const heads = ["rank", "token A", "logit A", "p A", "token B", "logit B", "p B"];
+    const [wordA, wordB] = [comparison.a.facts.values, comparison.b.facts.values];
+    const heads = ["rank", "token A", `${wordA} A`, "p A", "token B", `${wordB} B`, "p B"];
     return [
-      caption(`Top ${k} of each side on its own prefix; logits raw`),
+      caption(`Top ${k} of each side on its own prefix; ${kind(comparison)}`),
       headRow(heads),
       element("tbody", {}, ...body),
     ];
@@ -250,6 +254,13 @@ function factCard(title, facts, extra) {
     element("div.dx-fact", {}, element("dt", { text: label }), element("dd", { text: value })),
   );
   return element(`section.dx-card${extra}`, {}, element("h4", { text: title }), element("dl", {}, ...pairs));
+}
+
+/** What the values are: a record of a serving engine holds log-probabilities. */
+function kind(comparison) {
+  const words = new Set([comparison.a.facts.values, comparison.b.facts.values]);
+  if (words.size === 2) return "logits on one side, recorded log-probabilities on the other";
+  return words.has("logprob") ? "log-probabilities as recorded" : "logits raw";
 }
 
 function caption(text) {

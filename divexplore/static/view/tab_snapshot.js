@@ -21,7 +21,7 @@ class SnapshotTab {
       "div.dx-snapshot",
       {},
       element("p.dx-lead", {
-        text: `${header.model.name} · prompt of ${header.prompt.ids.length} tokens · A ended by ${a.facts.finish_reason} after ${a.steps} steps, B by ${b.facts.finish_reason} after ${b.steps}`,
+        text: `${header.model.name} · ${promptWords(header.prompt.ids)} · A ended by ${a.facts.finish_reason} after ${a.steps} steps, B by ${b.facts.finish_reason} after ${b.steps}`,
       }),
       ...warnings(a, b),
       table("Configuration that ran", configuration(a.facts, b.facts)),
@@ -29,7 +29,7 @@ class SnapshotTab {
         "details",
         { open: differing > 0 },
         element("summary", {
-          text: `Environment: ${differing ? `${differing} differ` : "the same on both sides"}`,
+          text: `Environment: ${environmentWords(environment.length, differing)}`,
           ...OWN_KEYS,
         }),
         table("Versions, processor, start variables", environment),
@@ -38,6 +38,15 @@ class SnapshotTab {
   }
 
   show() {}
+}
+
+function promptWords(ids) {
+  return ids.length ? `prompt of ${ids.length} tokens` : "prompt without recorded ids";
+}
+
+function environmentWords(known, differing) {
+  if (!known) return "not recorded";
+  return differing ? `${differing} differ` : "the same on both sides";
 }
 
 function configuration(a, b) {

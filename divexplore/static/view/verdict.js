@@ -14,7 +14,8 @@ export function headline(comparison) {
   } else if (header.first_drift !== null) {
     phrases.push(`first drift at step ${header.first_drift}`, "no token differs");
   } else {
-    phrases.push(`no difference in ${Math.min(comparison.a.steps, comparison.b.steps)} steps`);
+    const common = Math.min(comparison.a.steps, comparison.b.steps);
+    phrases.push(common ? `no difference in ${common} steps` : "no step compared");
   }
   if (header.referee) phrases.push(referee(header.referee));
   return phrases;
@@ -22,7 +23,9 @@ export function headline(comparison) {
 
 function lean(name, side) {
   if (side.exact_tie) return `${name} ${quoted(side.text)} from an exact tie`;
-  return `${name} ${quoted(side.text)} leads by ${logits(side.margin)} (${number(side.margin_ulps, 3)} ULP)`;
+  if (side.margin === null) return `${name} ${quoted(side.text)}`; // a record without a list
+  const spacing = side.margin_ulps === null ? "" : ` (${number(side.margin_ulps, 3)} ULP)`;
+  return `${name} ${quoted(side.text)} leads by ${logits(side.margin)}${spacing}`;
 }
 
 /** The referee's opinion in a phrase. */
