@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from divexplore.errors import Refusal, nearest
+from divexplore.errors import Refusal, nearest, told_nearest
 
 __all__ = ["DTYPES", "PRESETS", "START_VARIABLES", "Preset", "RunConfig", "parse_value"]
 
@@ -101,7 +101,8 @@ class RunConfig:
         Ids that are never taken.
     aten_cpu_capability, onednn_max_cpu_isa, mkl_cbwr, mkl_enable_instructions, omp_dynamic, cublas_workspace_config
         Read by torch's libraries when a process starts (`START_VARIABLES` has the names): such a run, and the one that it
-        is compared with, take place in fresh processes. `omp_dynamic` is a flag, the others are the variables' words.
+        is compared with, take place in fresh processes. `omp_dynamic` is a flag, the others are the variables' words;
+        with it and two threads, torch 2.13 on a CPU was seen to give NaN (verdict ``invalid``).
 
     Notes
     -----
@@ -319,6 +320,8 @@ class RunConfig:
         words = [f"{name}={value}" for name, value in self.to_dict().items()]
         return " · ".join(words) or "as the model and process have it"
 
+
+RunConfig.__init__ = told_nearest(RunConfig.__init__)  # type: ignore[method-assign]
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(RunConfig))
 _FLAG_FIELDS = ("use_cache", "deterministic", "mkldnn", "omp_dynamic", "do_sample")

@@ -81,7 +81,8 @@ def refuse_unknown(given: Iterable[str], names: Iterable[str]) -> None:
 def told_nearest(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The same function, which refuses a keyword that it does not take with the nearest that it does."""
     taken = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = [name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in taken]
+    known = inspect.signature(function).parameters.items()
+    names = [name for name, parameter in known if parameter.kind in taken and name != "self"]
 
     @functools.wraps(function)
     def asked(*given: _P.args, **named: _P.kwargs) -> _R:

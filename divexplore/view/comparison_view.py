@@ -10,7 +10,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
-from divexplore.errors import Refusal, nearest
+from divexplore.errors import Refusal, refuse_unknown
 from divexplore.view import assets, vega
 from divexplore.view.export import page
 from divexplore.view.payload import Payload, summarise
@@ -77,10 +77,7 @@ class ComparisonView(anywidget.AnyWidget):
         layout: Any = None,
         **unknown: Any,
     ) -> None:
-        if unknown:
-            word = next(iter(unknown))
-            names = ("selected", "live", "layout")
-            raise Refusal(f"unknown argument {word!r}", ", ".join(names), f"Correct the name.{nearest(word, names)}")
+        refuse_unknown(unknown, ("selected", "live", "layout"))
         if not hasattr(comparison, "judgement"):
             raise Refusal(f"a {type(comparison).__name__} to view", "a Comparison", "Pass what dx.compare gave.")
         self._payload = summarise(comparison)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 import pickle
 from types import FunctionType
@@ -91,6 +93,18 @@ def test_methods_of_a_comparison_name_the_nearest_too(method):
     *_, known = inspect.signature(function).parameters
     with pytest.raises(UnknownArgument, match=f"Did you mean '{known}'"):
         function(None, **{f"{known}x": 1})
+
+
+def test_a_configuration_and_a_view_name_the_nearest_too():
+    for made, wrong, known in (
+        (dx.RunConfig, "dtpye", "dtype"),
+        (functools.partial(dx.ComparisonView, None), "lvie", "live"),
+    ):
+        with pytest.raises(UnknownArgument, match=f"Did you mean '{known}'") as caught:
+            made(**{wrong: 1})
+        assert "self" not in caught.value.allowed
+    assert dataclasses.replace(dx.RunConfig(dtype="bf16"), row=0).to_dict() == {"dtype": "bfloat16", "row": 0}
+    assert set(inspect.signature(dx.RunConfig).parameters) == {field.name for field in dataclasses.fields(dx.RunConfig)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
