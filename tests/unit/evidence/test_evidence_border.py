@@ -121,5 +121,5 @@ def test_a_folder_needs_a_name(saved, tmp_path):
     found = dx.Comparison.load(saved)
     (tmp_path / "file").write_text("")
     for name in ("", tmp_path / "file"):
-        with pytest.raises(dx.Refusal, match="the name of a folder"):
+        with pytest.raises(dx.Refusal, match="a folder"):
             found.save(name)
