@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from divexplore.comparison.decode_paths import samples
 from divexplore.trace import synthetic_id
 
 if TYPE_CHECKING:
@@ -119,20 +120,20 @@ def changes(a: Trace, b: Trace, steps: int) -> pl.DataFrame:
 def constant_values(trace: Trace) -> bool:
     """Whether a record has one log-probability at every step, other than 0: every token is as likely as any other."""
     values = trace.table["logprob"].drop_nulls()
-    return trace.record is not None and len(values) > 2 and values.n_unique() == 1 and values[0] != 0
+    return len(values) > 2 and values.n_unique() == 1 and values[0] != 0
 
 
 def greedy_by_request(trace: Trace) -> str | bool | None:
-    """Why a record is not greedy, ``True`` where it is, ``None`` where the record does not tell."""
-    record = trace.record or {}
+    """Why a side is not greedy, ``True`` where it is, ``None`` where its record does not tell."""
+    record = trace.record or {"greedy": not samples(trace)}
     lost = record.get("not_echoed") or {}
     reasons = [f"{name} was requested but not echoed: {what}" for name, what in lost.items()]
     if record.get("greedy") is False:
         return "; ".join([*reasons, f"the tokens are not known to be greedy ({trace.effective.get('decode')})"])
     below = [
         step
-        for step, row in enumerate(trace.table.select("logprob", "top_logits").iter_rows())
-        if row[0] is not None and row[1] and row[1][0] is not None and row[0] < row[1][0]
+        for step, row in enumerate(trace.table.select("logit", "top_logits").iter_rows())
+        if step >= trace.meta["forced"] and None not in (row[0], row[1], (row[1] or [None])[0]) and row[0] < row[1][0]
     ]
     if (named := record.get("below_best")) and named["steps"]:
         return f"not greedy under the reported logprobs at {named['steps']} of {named['of']} steps"
@@ -153,12 +154,14 @@ def guards_of_records(a: Trace, b: Trace) -> dict[str, tuple[bool | None, str]]:
         differ = prompts_differ(a, b)
         words = "The prompts' texts differ." if differ else "The records do not hold the ids of both prompts."
         checks["prompt_ids"] = (False if differ else None, words)
-    said = {name: greedy_by_request(trace) for name, trace in (("A", a), ("B", b)) if trace.record is not None}
+    said = {name: greedy_by_request(trace) for name, trace in (("A", a), ("B", b))}
     wrong = [f"{name}: {what}" for name, what in said.items() if isinstance(what, str)]
     if wrong:
         checks["greedy"] = (False, "; ".join(wrong) + ".")
     elif None in said.values():
         checks["greedy"] = (None, "Without the request nobody knows whether the choice was greedy.")
+    else:
+        checks["greedy"] = (True, "Greedy by request, and no token is below the best of its list.")
     return checks
 
 

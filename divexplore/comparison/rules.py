@@ -151,7 +151,8 @@ def invalid(case: Case) -> Finding | None:
                 "Look for an overflow: run the same side in bfloat16 or float32.",
             )
         flat = trace.top_logits
-        if constant_values(trace) or (len(trace) and flat.shape[1] > 1 and bool((flat == flat[:, :1]).all())):
+        same = len(trace) > 0 and flat.shape[1] > 1 and bool((flat == flat[:, :1]).all())
+        if constant_values(trace) if trace.record is not None else same:
             return Finding(
                 f"{side}'s logits are constant at all {len(trace)} steps: every token is as likely as any other.",
                 "Look at the weights: a head of zeros gives such logits.",
