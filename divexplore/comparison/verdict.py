@@ -134,7 +134,13 @@ def _without_blame(case: Case, verdict: Verdict, finding: Finding) -> Finding:
 def _sentences(case: Case) -> tuple[str, ...]:
     """What was measured, a sentence each."""
     at = None if case.split is None else case.split.step
-    found = [*sentences_of_records(case.a, case.b, case.steps, at), _shifted(case), *_partial(case), _paths(case), _dtype_as_well(case)]
+    found = [
+        *sentences_of_records(case.a, case.b, case.steps, at),
+        _shifted(case),
+        *_partial(case),
+        _paths(case),
+        _dtype_as_well(case),
+    ]
     found += [f"guard {guard.name} failed: {guard.why}" for guard in case.guards if guard.ok is False]
     found += _beyond_context(case)
     evidence = case.evidence
