@@ -29,11 +29,11 @@ def texts(tmp_path):
 
 
 @needs_muon
-def test_sixty_steps_learn_and_the_result_loads(texts, tmp_path):
-    short = recipe.Recipe(steps=60, batch=4, length=64, seed=0)
+def test_a_few_steps_learn_and_the_result_loads(texts, tmp_path):
+    short = recipe.Recipe(steps=24, batch=4, length=64, seed=0)
     losses = recipe.train(texts, tmp_path / "out", short)
-    assert len(losses) == 60
-    assert sum(losses[-10:]) < sum(losses[:10])
+    assert len(losses) == 24
+    assert sum(losses[-8:]) < sum(losses[:8])
 
     model = load_model(tmp_path / "out")
     assert model.dtype == torch.bfloat16
