@@ -81,13 +81,11 @@ class Cascade:
     independent_tokens: int | None = None
 
     def __str__(self) -> str:
-        first = self.independent_flips[0].step if self.independent_flips else None
-        if first is None:
-            return f"no flip under teacher forcing; {self.differing_tokens} of {self.later_tokens} later tokens differ"
-        differing, further = self.differing_tokens - 1, len(self.independent_flips) - 1
-        told = f"1 flip at step {first}; {differing} of {self.later_tokens - 1} later tokens differ"
+        flips, differing, later = self.independent_flips, self.differing_tokens - 1, self.later_tokens - 1
+        what = f"1 flip at step {flips[0].step}" if flips else "no flip under teacher forcing"
+        told, further = f"{what}; {differing} of {later} later tokens differ", max(0, len(flips) - 1)
         of_them = self.independent_tokens if further else 0
-        if of_them is not None:
+        if of_them is not None and flips:
             told += f", {of_them} of them independently"
             further = max(0, further - of_them)  # a split that a policy made is no flip of the raw rows
         return f"{told}; on A's tokens B would choose another one at {_further(further)}" if further else told
