@@ -240,6 +240,12 @@ def describe(effective: Mapping[str, Any]) -> str:
         words.append("no cache")
     if any(effective["pads"]):
         words.append(f"{effective['pads'][effective['row']]} pads")
+    path = effective.get("decode", "greedy")
+    if path != "greedy":
+        words.append(path)
+        words += (
+            [f"seed {effective['seed']}"] if path.startswith("sample") and effective.get("seed") is not None else []
+        )
     return " · ".join(words)
 
 

@@ -34,7 +34,7 @@ def take(target: Path) -> None:
         view.locator(".dx-timeline svg").wait_for()
         view.locator(".dx-bars svg").wait_for()
         target.parent.mkdir(parents=True, exist_ok=True)
-        page.locator(".jp-OutputArea-output").last.screenshot(path=target)
+        page.locator(".jp-OutputArea-output:visible").last.screenshot(path=target)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from small_models import BENIGN, PROMPT, ids, nearly_tied, small
 
 import divexplore as dx
 from divexplore.comparison.ladder import differing_knobs
+from divexplore.engine import choice
 from divexplore.errors import Refusal
 
 LONG = ids(40)
@@ -209,6 +210,14 @@ def test_a_draw_that_was_given_back_is_no_draw():
 def test_a_branch_of_a_run_that_draws_ends_as_the_run_where_the_token_is_its_own():
     found = dx.compare(small(), PROMPT, DRAWN, {**DRAWN, "seed": 2}, 6, evidence="fast")
     assert found.fork("b", 2, found.b.token_ids[2]).token_ids == found.b.token_ids
+
+
+def test_a_line_on_a_run_names_what_chose_its_tokens():
+    assert "sample" not in repr(dx.run(small(), PROMPT, {"seed": 1}, 2))
+    assert repr(dx.run(small(), PROMPT, DRAWN, 2)).endswith(
+        f"{choice.decode_path(dx.RunConfig(**DRAWN))} · seed {DRAWN['seed']}>"
+    )
+    assert repr(dx.run(small(), PROMPT, {"repetition_penalty": 1.5}, 2)).endswith("repetition_penalty 1.5 over all>")
 
 
 def test_a_record_without_a_decode_path_counts_as_greedy():
