@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from divexplore.trace import Trace
 __all__ = ["read_records"]
 
 _ENVELOPE = {"request", "response", "sse"}
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class _Object(dict[str, Any]):
@@ -66,7 +68,9 @@ def read_records(path: str | Path) -> list[Trace]:
             for choice in choices:
                 place = {"file": path.name, "number": len(traces), "place": where}
                 traces.append(trace_of(choice, request, labels, place))
-        except (AttributeError, KeyError, TypeError, IndexError) as error:
+        except Refusal:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(
                 f"{where} has a known shape, but not its fields ({error})", SHAPES, "Record it again."
             ) from error
@@ -129,10 +133,17 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _loads(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_counted)
+    return _whole(json.loads(text, object_pairs_hook=_counted))
 
 
 def _counted(pairs: list[tuple[str, Any]]) -> _Object:
-    found = _Object(pairs)
+    found = _Object((_whole(key), _whole(value)) for key, value in pairs)
     found.repeated = len(pairs) - len(found)
     return found
+
+
+def _whole(value: Any) -> Any:
+    """Half of a surrogate pair, as a cut of an emoji leaves it in JSON, is no text: it becomes U+FFFD, which identifies nothing."""
+    if isinstance(value, str):
+        return _HALF.sub("\N{REPLACEMENT CHARACTER}", value)
+    return [_whole(item) for item in value] if isinstance(value, list) else value

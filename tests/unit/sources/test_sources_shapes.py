@@ -173,3 +173,27 @@ def test_no_file_a_folder_and_no_text(tmp_path):
 def test_a_known_shape_with_other_fields_is_no_traceback(tmp_path, item):
     with pytest.raises(FormatError):
         dx.read_records(write(tmp_path, item))
+
+
+def test_half_of_a_surrogate_pair_is_no_text_and_breaks_nothing(tmp_path):
+    path = tmp_path / "half.json"
+    path.write_text(
+        '{"model": "m\\ud83d", "response": "a\\ud83d", "done": true, "logprobs": [{"token": "a", "logprob": -0.5, "bytes": [97]},'
+        ' {"token": "\\ud83d", "logprob": -0.1}]}',
+        encoding="utf-8",
+    )
+    (trace,) = dx.read_records(path)
+    assert trace.text.startswith("a")
+    assert "\ud83d" not in "".join(trace.texts)
+    trace.save(tmp_path / "kept.parquet")
+    assert dx.compare_traces(trace, trace).verdict == "measurement", "U+FFFD identifies nothing"
+
+
+@pytest.mark.parametrize("wrong", ['"text"', "[]", "1e400", '{"a": 1}'])
+def test_values_of_another_kind_are_refused_and_crash_nothing(tmp_path, wrong):
+    path = tmp_path / "wrong.json"
+    path.write_text(
+        f'{{"response": "a", "done": true, "logprobs": [{{"token": "a", "logprob": {wrong}, "bytes": [97]}}]}}'
+    )
+    with pytest.raises(dx.Refusal):
+        dx.read_records(path)
