@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
@@ -62,9 +62,15 @@ def timeline(values: NDArray[np.float64], shown: list[str]) -> alt.LayerChart:
     )
     marks = alt.Chart(alt.NamedData("marks"))
     rules = marks.mark_rule(color="currentColor", strokeDash=[3, 2], opacity=0.75).encode(x="step:Q")
-    words = marks.mark_text(align="left", dx=4, dy=4, baseline="top", fontSize=10, color="currentColor")
-    labels = words.encode(x="step:Q", y=alt.value(0), text="label:N")
-    return dressed(alt.layer(lines, ties, rules, labels).properties(width=600, height=104))
+    labels = [_words(marks, "split", "left"), _words(marks, "first drift", "right")]  # drift is never the later one
+    return dressed(alt.layer(lines, ties, rules, *labels).properties(width=600, height=104))
+
+
+def _words(marks: alt.Chart, label: str, align: Literal["left", "right"]) -> alt.Chart:
+    """The word beside the rule of one mark, on the side where the other mark's word is not."""
+    away = 4 if align == "left" else -4
+    words = marks.mark_text(align=align, dx=away, dy=4, baseline="top", fontSize=10, color="currentColor")
+    return words.encode(x="step:Q", y=alt.value(0), text="label:N").transform_filter(alt.datum.label == label)
 
 
 def top_bars() -> alt.Chart:

@@ -83,6 +83,30 @@ def test_forced_colours_keep_split_differences_and_selection_apart(themed):
     assert differing.evaluate(style)[:2] == ["0px", "2px"]
 
 
+def test_forced_colours_leave_verdict_and_legend_to_be_read(themed):
+    page = themed(forced="active")
+    style = "(e) => { const s = getComputedStyle(e); return [s.forcedColorAdjust, s.color, s.backgroundColor]; }"
+    adjust, ink, ground = page.locator(".dx-chip").first.evaluate(style)
+    assert adjust == "none", "the browser lays a plate of its own behind the words"
+    assert ink != ground
+    swatches = page.locator(".dx-legend .dx-swatch").evaluate_all(f"(all) => all.map({style})")
+    assert len({ground for _, _, ground in swatches}) > 2
+
+
+@pytest.mark.parametrize(("drift", "split"), [(0, 1), (5, 9), (58, 59)])
+def test_the_words_at_drift_and_split_stay_apart(page, tmp_path, drift, split):
+    page.set_viewport_size({"width": 800, "height": 600})
+    comparison = made.comparison(evidence=True, drift=drift, split=split)
+    stub.open_page(page, tmp_path, comparison, runtime=vega.runtime())
+    page.wait_for_selector(".dx-timeline svg")
+    box = "(e) => { const b = e.getBoundingClientRect(); return [b.left, b.right]; }"
+    left, right = (
+        page.locator(".dx-timeline svg text", has_text=word).evaluate(box) for word in ("first drift", "split")
+    )
+    plot = page.locator(".dx-timeline svg").evaluate(box)
+    assert plot[0] <= left[0] < left[1] <= right[0] < right[1] <= plot[1], (left, right, plot)
+
+
 def test_reduced_motion_moves_nothing(themed):
     page = themed()
     assert page.locator(".dx-button").first.evaluate("(b) => getComputedStyle(b).transitionDuration") == "0s"
