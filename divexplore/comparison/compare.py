@@ -71,8 +71,9 @@ def compare(
         Whether the chat template wraps a text; ``None`` uses it where the tokenizer has one.
     evidence
         ``fast``: the two free runs only, so that a flip stays inconclusive. ``default``: also B forced on A's tokens
-        and both sides in clean fp64, to the split and some steps beyond. ``full``: also fp32, A forced on B's tokens,
-        A-A-B-A, the causal probe and both sides without recording; `divexplore.comparison.prices` holds what each costs.
+        and both sides in clean fp64, to the split and some steps beyond, or to where the drift jumps later. ``full``:
+        that for all steps, also in fp32, A forced on B's tokens, A-A-B-A, the causal probe and both sides without
+        recording; `divexplore.comparison.prices` holds what each costs.
     progress, stop
         As `divexplore.run` takes them, `progress` with the name of the run in front. A stopped comparison keeps what
         was recorded, and so does one that is interrupted once.
@@ -131,7 +132,7 @@ def _compared(
         gathered = None
         if evidence != "fast" and not stop():
             at = None if split is None else split.step
-            gathered = gather(pair, rows, columns, at, fp32_rung=evidence == "full", watch=watch)
+            gathered = gather(pair, rows, columns, at, everything=evidence == "full", watch=watch)
     if gathered is not None and again:
         gathered = add_extras(gathered, pair, again[0], again[1], watch)
     observed = None

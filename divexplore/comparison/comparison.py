@@ -170,7 +170,7 @@ class Comparison:
         token
             The id taken there.
         max_new_tokens
-            Steps in all; ``None`` takes as many as that side has.
+            Steps in all; ``None`` takes as many as were asked of that side. An end-of-sequence token ends it at once.
 
         Returns
         -------

@@ -28,13 +28,17 @@ def add_extras(
         Gives the ``progress`` and ``stop`` of a run, by its label.
     """
     leak, unsteady, repeated = repeats(pair.a, second, last)
-    flips, steps = reverse_forcing(pair, **watch("A on B's tokens"))
+    reverse = reverse_forcing(pair, **watch("A on B's tokens")) if len(pair.b) else None
     noncausal, looked = causal_probe(pair)
     padded, padding = pad_probe(pair)
     notes = (
         *evidence.notes,
         repeated,
-        f"A, forced on B's tokens, would choose another one at {flips} of {steps} steps.",
+        *(
+            [f"A, forced on B's tokens, would choose another one at {reverse[0]} of {reverse[1]} steps."]
+            if reverse
+            else []
+        ),
         looked,
         *([padding] if padding else []),
     )

@@ -28,6 +28,8 @@ def fork(comparison: Comparison, side: str, step: int, token: int, max_new_token
     if isinstance(token, bool) or not isinstance(token, int):
         raise Refusal(f"token={token!r}", "a token id", "Pass the id, such as one of the top list at that step.")
     forced = [*trace.token_ids[:step], token]
-    steps = max(len(forced), max_new_tokens or len(trace))
+    ends = token in pair.model.eos_ids  # the configuration would end there too
+    steps = len(forced) if ends else max(len(forced), max_new_tokens or trace.meta["max_new_tokens"] or len(trace))
     branch = pair.decode(config, steps, forced=forced, fillers=trace)
-    return Trace(branch.table, {**branch.meta, "fork": {"side": side, "step": step, "token_id": token}})
+    meta = {**branch.meta, "fork": {"side": side, "step": step, "token_id": token}}
+    return Trace(branch.table, {**meta, "finish_reason": "eos"} if ends and not branch.partial else meta)

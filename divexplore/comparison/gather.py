@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from divexplore.trace import Trace
 
-__all__ = ["forced_drift", "gather"]
+__all__ = ["covered_steps", "forced_drift", "gather"]
 
 BEYOND_SPLIT = 8
 """Steps covered by the top rung after the split."""
@@ -36,13 +36,16 @@ BEYOND_SPLIT = 8
 WITHOUT_SPLIT = 32
 """Steps covered by the top rung where no token differs."""
 
-_BLIND = "with fp32 as the top rung a structural part below 1/64 of epsilon cannot be seen"
+JUMP = 8.0
+"""By how much epsilon may grow beyond the covered steps before the top rung has to follow it there."""
+
+_BLIND = "with fp32 as the top rung a structural part below 1/64 of the noise floor cannot be seen"
 
 Watch = Callable[[str], dict[str, Any]]
 
 
 def gather(
-    pair: Pair, rows_a: RowFile, columns: pl.DataFrame, split: int | None, *, fp32_rung: bool, watch: Watch
+    pair: Pair, rows_a: RowFile, columns: pl.DataFrame, split: int | None, *, everything: bool, watch: Watch
 ) -> Evidence:
     """Measure what a verdict needs.
 
@@ -54,31 +57,33 @@ def gather(
         The aligned streams.
     split
         The first divergence, or ``None``.
-    fp32_rung
-        Whether fp32 is run as well as clean fp64.
+    everything
+        Whether fp32 is run as well as clean fp64, and both cover all steps.
     watch
         Gives the ``progress`` and ``stop`` of a run, by its label.
     """
     with RowFile() as rows_b:
         forced, flips, failed = forced_drift(pair, rows_a, rows_b, watch("B on A's tokens"))
-        covered = min(forced.height, WITHOUT_SPLIT if split is None else split + 1 + BEYOND_SPLIT)
         epsilons = forced["epsilon"].to_list()
+        covered = len(epsilons) if everything else covered_steps(epsilons, split)
         missing = failed or ("nothing was recorded to compare" if covered == 0 else None)
         tops: list[TopRung] = []
         if missing is None:
-            tops, missing = _climb(pair, rows_a, rows_b, covered, split, fp32_rung, watch)
+            tops, missing = _climb(pair, rows_a, rows_b, covered, split, everything, watch)
     cascade = None if split is None else cascade_of(pair.a, pair.b, columns, split, flips)
     own = _own_rung(pair, epsilons, covered, split)
     if not tops:
         return Evidence(forced=forced, cascade=cascade, ladder=own, missing=missing)
     top = tops[-1]
     dtype = coarser(pair.a.dtype, pair.b.dtype)
-    if top.vacuous:
+    structural = structural_part(top, epsilons, dtype, split)
+    if structural is not None:
+        missing = None  # it is seen, whatever the rung was expected to show
+    elif top.vacuous:
         knobs = ", ".join(sorted(differing_knobs(pair.a, pair.b)))
         missing = f"what differs ({knobs}) does nothing in {top.dtype}, so that rung shows nothing"
     elif dtype == top.dtype:
         missing = f"the pair computes in {dtype} already, no rung lies above it"
-    structural = structural_part(top, epsilons, dtype, split)
     notes = [_BLIND] if top.dtype == "float32" and not top.vacuous else []
     if structural is not None:
         notes += landmarks(pair, lasting_steps(top, epsilons, dtype)[0])
@@ -86,7 +91,7 @@ def gather(
         forced=forced,
         cascade=cascade,
         floor=_floor(top),
-        ladder=(*own, *(_rung(top, split) for top in tops)),
+        ladder=(*own, *(_rung(top, split, shows=structural is not None) for top in tops)),
         referee=_referee(pair, top, split),
         structural=structural,
         flip_survives=None if top.preferences is None else _survives(top),
@@ -97,8 +102,18 @@ def gather(
     )
 
 
+def covered_steps(epsilons: list[float], split: int | None) -> int:
+    """How many steps the top rung covers: to the split and some beyond, and to where the drift jumps later, if it does.
+
+    Rounding goes on as it began; what begins late, at the edge of a window or of a context, does not.
+    """
+    usual = min(len(epsilons), WITHOUT_SPLIT if split is None else split + 1 + BEYOND_SPLIT)
+    most = JUMP * max(epsilons[:usual], default=0.0)
+    return next((step + 1 for step in range(usual, len(epsilons)) if epsilons[step] > most), usual)
+
+
 def _climb(
-    pair: Pair, rows_a: RowFile, rows_b: RowFile, covered: int, split: int | None, fp32_rung: bool, watch: Watch
+    pair: Pair, rows_a: RowFile, rows_b: RowFile, covered: int, split: int | None, everything: bool, watch: Watch
 ) -> tuple[list[TopRung], str | None]:
     """The rungs that could run, the top last, and why there is none."""
     native = [str(trace.effective["dtype"]) for trace in (pair.a, pair.b)]
@@ -108,7 +123,7 @@ def _climb(
     stop = watch("fp32").get("stop")
     if stop is not None and stop():  # another rung would only be stopped in its turn
         return tops, missing
-    if above(native, "float32") and (fp32_rung or missing is not None):  # where fp64 cannot run, fp32 is the top
+    if above(native, "float32") and (everything or missing is not None):  # where fp64 cannot run, fp32 is the top
         lower = climb(pair, rows_a, rows_b, covered, split, dtype="float32", watch=watch)
         if not isinstance(lower, str):
             tops, missing = [lower, *tops], None
@@ -169,9 +184,10 @@ def _own_rung(pair: Pair, epsilons: list[float], covered: int, split: int | None
     return (Rung(dtype=dtype, epsilon_at_split=at_split, epsilon_max=max(epsilons[:covered])),)
 
 
-def _rung(top: TopRung, split: int | None) -> Rung:
+def _rung(top: TopRung, split: int | None, *, shows: bool) -> Rung:
     at_split = top.epsilon[split] if split is not None and split < len(top.epsilon) else None
-    return Rung(dtype=top.dtype, epsilon_at_split=at_split, epsilon_max=max(top.epsilon), vacuous=top.vacuous)
+    vacuous = top.vacuous and not shows
+    return Rung(dtype=top.dtype, epsilon_at_split=at_split, epsilon_max=max(top.epsilon), vacuous=vacuous)
 
 
 def _floor(top: TopRung) -> pl.DataFrame:

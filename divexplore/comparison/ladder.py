@@ -27,7 +27,7 @@ _VACUOUS = {
     "float64": {"dtype", "float32_matmul_precision", "mkldnn", "onednn_max_cpu_isa"},
     "float32": {"dtype"},
 }
-"""Knobs that do nothing on a rung: what differs in them alone is not judged there."""
+"""Knobs that do nothing on a rung: that what differs in them alone vanishes there shows nothing."""
 
 _INERT = {"pads", "mask", "computing_dtype"}  # consequences of other knobs, not knobs
 
@@ -121,8 +121,8 @@ def climb(
     if not fits(nets[pair.config_a], getattr(torch, dtype)):
         return f"a copy of the model in {dtype} does not fit into memory"
     knobs = differing_knobs(pair.a, pair.b) - OF_CHOICE  # tokens are given here, nothing is chosen
-    two_dtypes = native[0] != native[1]
-    apart = two_dtypes and knobs != {"dtype"}  # then B's knobs also run with A's weights, whose rounding is no knob
+    # of two dtypes, B also runs with A's weights where its own are rounded otherwise: the rounding is no knob
+    apart = native[0] != native[1] and not _equal_values(nets[pair.config_a], nets[pair.config_b])
     with RowFile() as top_rows:
         measured = _Measured(rows_a, rows_b, top_rows, split, (pair.a.token_ids, pair.b.token_ids))
         runs = [("A", pair.config_a, measured.see_a)]
@@ -148,6 +148,12 @@ def climb(
         largest=measured.largest,
         preferences=(measured.crossed["A"], measured.crossed["B"]) if len(measured.crossed) == 2 else None,
     )
+
+
+def _equal_values(a: Any, b: Any) -> bool:
+    """Whether two models hold the same numbers, whatever their dtypes; not where they live on two devices."""
+    pairs = zip(a.parameters(), b.parameters(), strict=True)
+    return all(p.device == q.device and torch.equal(p.double(), q.double()) for p, q in pairs)
 
 
 def _forced(
@@ -216,9 +222,10 @@ class _Measured:
 def structural_part(top: TopRung, pair_epsilon: list[float], pair_dtype: str, split: int | None) -> float | None:
     """The part of epsilon that does not vanish on the top rung, logits; ``None`` where all of it does.
 
-    It vanishes where ``eps(top) <= 2**10 * u_top / u_pair * eps(pair)``, or ``eps(top) <= 2**-40 * max|logit|``, at the
-    split and at the top rung's own maximum, with the pair's largest epsilon: at one step its rounding may cancel by
-    chance. A pair that computes in fp64 has only the second bound; clean fp64 is no finer than it, yet free of fp32 casts.
+    It vanishes where ``eps(top) <= 2**10 * u_top / u_pair * rounding``, or ``eps(top) <= 2**-40 * max|logit|``, at the
+    split and at the top rung's own maximum. The rounding is the pair's largest epsilon or noise floor, whichever is
+    larger: that of both sides may cancel by chance, at one step or, where both round alike, at all of them. A pair that
+    computes in fp64 has only the second bound; clean fp64 is no finer than it, yet free of fp32 casts.
 
     Parameters
     ----------
@@ -236,11 +243,12 @@ def structural_part(top: TopRung, pair_epsilon: list[float], pair_dtype: str, sp
 
 
 def lasting_steps(top: TopRung, pair_epsilon: list[float], pair_dtype: str) -> list[int]:
-    """The steps whose epsilon does not vanish on the top rung, as `structural_part` says it; none of a vacuous rung."""
-    if top.vacuous or not top.epsilon:
+    """The steps whose epsilon does not vanish on the top rung, as `structural_part` says it."""
+    if not top.epsilon:
         return []
     shrink = 2.0**10 * UNIT_ROUNDOFF[top.dtype] / UNIT_ROUNDOFF[pair_dtype] if pair_dtype != top.dtype else 0.0
-    bound = shrink * max(pair_epsilon[: len(top.epsilon)])
+    floor = max(map(sum, zip(top.e_a, top.e_b, strict=True)))
+    bound = shrink * max(floor, *pair_epsilon[: len(top.epsilon)])
     return [
         step
         for step, (epsilon, largest) in enumerate(zip(top.epsilon, top.largest, strict=True))

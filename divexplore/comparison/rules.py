@@ -280,16 +280,19 @@ def drift_only(case: Case) -> Finding | None:
         return None
     first = case.steps.filter(case.steps["differs"])["step"][0]
     size = "" if case.largest is None else f", at most {_number(case.largest)} logits"
+    uneven = None
     if case.precision_pair and case.evidence is not None and case.evidence.weight_rounding is not None:
         shown = f"; precision is what differs, weight rounding {case.evidence.weight_rounding:.3g}"
     elif case.evidence is not None and case.missing is None:
+        uneven = _uneven(case)
         shown = f"; it vanishes in {_rung_name(case.evidence)} ({_number(case.evidence.ladder[-1].epsilon_max)})"
+        shown += f"{_share_covered(case)}{uneven or ''}"
     else:
         shown = f"; {case.missing}" if case.missing else ""
     return Finding(
-        f"No token differs over {case.common} steps, but the logits do from step {first} on{size}{shown}.",
+        f"No token differs over {_steps(case.common)}, but the logits do from step {first} on{size}{shown}.",
         "Try more steps, other prompts or a narrower dtype: the drift is there, it has not met a near-tie yet.",
-        inconclusive=case.missing is not None and not case.precision_pair,
+        inconclusive=uneven is not None or (case.missing is not None and not case.precision_pair),
     )
 
 
@@ -302,7 +305,7 @@ def identical(case: Case) -> Finding | None:
     if case.recorded:
         values = "not every log-probability was recorded" if unknown else "equal recorded log-probabilities"
         measure = f"Equal tokens {'but' if unknown else 'and'} {values}"
-    steps = "1 step" if case.common == 1 else f"{case.common} steps"
+    steps = _steps(case.common)
     return Finding(
         f"{measure} over {steps}; no divergence in {steps} is not determinism.",
         "Try more steps, other prompts, or another pair.",
@@ -367,6 +370,18 @@ def _uneven(case: Case) -> str | None:
         return None
     worse = "A" if e_a > e_b else "B"
     return f", but {worse} rounds {max(e_a, e_b) / min(e_a, e_b):.1f} times worse than its dtype lets the other side"
+
+
+def _share_covered(case: Case) -> str:
+    """Over which steps the top rung looked, where it was not all of them."""
+    floor = None if case.evidence is None else case.evidence.floor
+    if floor is None or floor.height >= case.common:
+        return ""
+    return f" over the first {_steps(floor.height)}"
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _routed(case: Case) -> bool:

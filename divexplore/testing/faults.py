@@ -7,13 +7,14 @@ Each is a context manager::
 
 `only` is the configuration of the side that has the bug, compared without its dtype, so that the fault acts in every run
 of that side, the rungs of the precision ladder included; ``None`` is both sides. Where both sides would be equal
-configurations, a `seed` tells them apart. Where a side needs a fresh process a fault cannot follow, and is refused.
+configurations, a `seed` tells them apart. A fault that met no such run warns as it ends. Where a side needs a fresh process a fault cannot follow, and is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -213,15 +214,22 @@ def state_carried_over(only: Only = None) -> AbstractContextManager[None]:
     return intervene(carry)
 
 
-def _on_net(only: Only, change: Callable[[Any], AbstractContextManager[None]]) -> AbstractContextManager[None]:
-    """Surround each run of one side."""
+@contextlib.contextmanager
+def _on_net(only: Only, change: Callable[[Any], AbstractContextManager[None]]) -> Iterator[None]:
+    """Surround each run of one side, and warn where there was none: a fault that never acted looks like a benign pair."""
     side = None if only is None else RunConfig.of(only).replace(dtype=None)
+    acted: list[bool] = []
 
     def around(net: Any, config: RunConfig) -> AbstractContextManager[None]:
-        acts = side is None or config.replace(dtype=None) == side
-        return change(net) if acts else contextlib.nullcontext()
+        acted.append(side is None or config.replace(dtype=None) == side)
+        return change(net) if acted[-1] else contextlib.nullcontext()
 
-    return intervene(around)
+    with intervene(around):
+        yield
+    if acted and side is not None and not any(acted):
+        named = ", ".join(f"{name}={value!r}" for name, value in side.to_dict().items())
+        # 3: this function is a context manager, which contextlib leaves for the caller
+        warnings.warn(f"the fault never acted: no run had just only=dict({named})", RuntimeWarning, stacklevel=3)
 
 
 def _on_arguments(only: Only, make: Callable[[Any], Callable[[Arguments], Any]]) -> AbstractContextManager[None]:

@@ -169,6 +169,9 @@ export class Streams {
     const top = () => cell.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
     // Twice: the first move brings blocks to their true heights.
     for (let round = 0; round < 2; round += 1) this.element.scrollTop += top() - LINE * 1.5;
+    const { scrollTop, clientHeight } = this.element;
+    const cut = scrollTop < this.grid.offsetTop; // the prompt's line, which stands above the tokens
+    if (cut && top() + scrollTop + LINE <= clientHeight) this.element.scrollTop = 0;
   }
 
   /** Tell the browser how tall a block will be before it lays it out: the scroll bar keeps still. */
