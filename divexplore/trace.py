@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -231,8 +231,19 @@ def _width(column: pl.Series) -> int:
     return int(getattr(column.dtype, "size", 1))
 
 
-def describe(effective: Mapping[str, Any]) -> str:
-    """The effective configuration in a few words: dtype, batch, and what is unusual; of a record what it is one of."""
+_DESCRIBED = {"dtype", "batch_size", "attn_implementation", "use_cache", "left_pad", "decode", "seed"}
+
+
+def describe(effective: Mapping[str, Any], apart: Collection[str] = ()) -> str:
+    """The effective configuration in a few words: dtype, batch, and what is unusual; of a record what it is one of.
+
+    Parameters
+    ----------
+    effective
+        As a trace's metadata hold it.
+    apart
+        Names of settings to be told in any case, for they differ from those of another run.
+    """
     if "recorded" in effective:
         return " · ".join(str(effective[name]) for name in ("recorded", "arm") if name in effective)
     words = [effective["dtype"], f"batch {effective['batch_size']}", effective["attn_implementation"]]
@@ -246,7 +257,13 @@ def describe(effective: Mapping[str, Any]) -> str:
         words += (
             [f"seed {effective['seed']}"] if path.startswith("sample") and effective.get("seed") is not None else []
         )
+    told = {name: value for name, value in effective.items() if name in apart and name not in _DESCRIBED}
+    words += [f"{name.replace('_', ' ')} {_said(value)}" for name, value in told.items() if value is not None]
     return " · ".join(words)
+
+
+def _said(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def synthetic_id(key: bytes) -> int:

@@ -136,7 +136,9 @@ def measurement(case: Case) -> Finding | None:
     ended = [
         f"{side}: {t.meta['error'] or t.finish_reason}" for side, t in (("A", case.a), ("B", case.b)) if len(t) == 0
     ]
-    return Finding(f"No step was compared ({'; '.join(ended)}).", "Mend that, then compare again.", inconclusive=True)
+    stopped = not any(t.meta["error"] for t in (case.a, case.b))
+    then = "Compare again, and let both sides take a step." if stopped else "Mend that, then compare again."
+    return Finding(f"No step was compared ({'; '.join(ended)}).", then, inconclusive=True)
 
 
 def invalid(case: Case) -> Finding | None:
@@ -145,10 +147,11 @@ def invalid(case: Case) -> Finding | None:
         found = trace.meta["invalid"]
         if found is not None:
             return Finding(
-                f"{side}'s logits at step {found['step']} hold {found['nan']} NaN and {found['positive_infinite']} "
-                f"infinite values of {trace.meta['model']['vocab_size']} ({trace.effective['dtype']}); an argmax of them "
-                "would pick a token silently.",
-                "Look for an overflow: run the same side in bfloat16 or float32.",
+                f"{side}'s logits at step {found['step']} hold {_not_finite(found)}{_of_all(trace)}; an argmax of them would "
+                "pick a token silently.",
+                "Look for an overflow: run the same side in bfloat16 or float32."
+                if trace.effective["dtype"] == "float16"
+                else "Look for NaN or infinity in the weights, and for a row of the mask that allows no key.",
             )
         flat = trace.top_logits
         same = len(trace) > 0 and flat.shape[1] > 1 and bool((flat == flat[:, :1]).all())
@@ -311,6 +314,16 @@ def identical(case: Case) -> Finding | None:
         "Try more steps, other prompts, or another pair.",
         inconclusive=unknown,
     )
+
+
+def _not_finite(found: dict[str, int]) -> str:
+    names = {"nan": "NaN", "positive_infinite": "infinity", "negative_infinite": "minus infinity"}
+    return " and ".join(f"{found[key]} times {name}" for key, name in names.items() if found.get(key)) or "no number"
+
+
+def _of_all(trace: Trace) -> str:
+    vocab = trace.meta["model"].get("vocab_size")
+    return "" if vocab is None else f" among {vocab} values of {trace.effective['dtype']}"
 
 
 def _below_the_maximum(case: Case, split: Split) -> list[tuple[str, Trace, Side]]:

@@ -22,21 +22,28 @@ _COLUMNS = ("a_margin", "b_margin", "epsilon", "floor")
 _DASHES = ([1, 0], [6, 2], [7, 2, 1, 2], [1, 3])
 
 
-def specs(columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+def specs(columns: Mapping[str, NDArray[Any]], unit: str) -> dict[str, Any]:
     """Vega-Lite specifications of the view's two charts, as plain dictionaries without data.
 
     Parameters
     ----------
     columns
-        Columns of the payload: ``a_margin``, ``b_margin``, ``epsilon`` and, where measured, ``floor`` (logits).
+        Columns of the payload: ``a_margin``, ``b_margin``, ``epsilon`` and, where measured, ``floor``.
+    unit
+        Of them: ``logits``, or ``nats`` where they are of recorded log-probabilities.
     """
     values = np.concatenate([columns[name].astype(float) for name in _COLUMNS if name in columns])
-    shown = [series for series, name in zip(SERIES, _COLUMNS, strict=True) if name in columns]
-    return {"timeline": timeline(values, shown).to_dict(), "top": top_bars().to_dict()}
+    shown = [
+        series
+        for series, name in zip(SERIES, _COLUMNS, strict=True)
+        if name in columns and np.isfinite(columns[name].astype(float)).any()
+    ]
+    steps = max(len(columns[name]) for name in _COLUMNS if name in columns)
+    return {"timeline": timeline(values, shown, steps, unit).to_dict(), "top": top_bars().to_dict()}
 
 
-def timeline(values: NDArray[np.float64], shown: list[str]) -> alt.LayerChart:
-    """Margins, epsilon and noise floor by step, all in logits on one axis, with marks at drift and split.
+def timeline(values: NDArray[np.float64], shown: list[str], steps: int, unit: str) -> alt.LayerChart:
+    """Margins, epsilon and noise floor by step, all in `unit` on one axis, with marks at drift and split.
 
     One axis for all, because the question is where the drift reaches up to the margin. It is symmetric-logarithmic:
     margins are in whole logits, drift in thousandths, and both can be 0.
@@ -45,14 +52,21 @@ def timeline(values: NDArray[np.float64], shown: list[str]) -> alt.LayerChart:
     """
     low, ticks = _axis(values)
     room = [{"expr": "height"}, 16]  # above the lines, for the words at the marks
-    y = alt.Y("value:Q").scale(type="symlog", constant=low, range=room).axis(values=ticks, format="~g").title("logits")
+    y = alt.Y("value:Q").scale(type="symlog", constant=low, range=room).axis(values=ticks, format="~g").title(unit)
     domain = list(shown)
     colours = [colour for series, colour in zip(SERIES, COLOURS.values(), strict=True) if series in domain]
     dashes = [dash for series, dash in zip(SERIES, _DASHES, strict=True) if series in domain]
-    legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolSize=240, symbolStrokeWidth=2, offset=2)
+    legend = None  # an empty one would be infinitely tall
+    if domain:
+        legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolSize=240, symbolStrokeWidth=2, offset=2)
     colour = alt.Color("series:N").scale(domain=domain, range=colours).legend(legend)
     dash = alt.StrokeDash("series:N").scale(domain=domain, range=dashes).legend(legend)
-    x = alt.X("step:Q").scale(nice=False).axis(tickMinStep=1, tickCount=16, format="d", grid=False).title("step")
+    x = (
+        alt.X("step:Q")
+        .scale(nice=False, domain=[0, max(steps - 1, 1)])
+        .axis(tickMinStep=1, tickCount=16, format="d", grid=False)
+        .title("step")
+    )
     series = alt.Chart(alt.NamedData("series"))
     lines = series.mark_line(strokeWidth=1.4, clip=True).encode(x, y, colour, dash)
     ties = (

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import divexplore
+from divexplore.comparison.ladder import differing_knobs
+from divexplore.comparison.records import is_record, prompts_differ
 from divexplore.trace import describe, strict_json
 from divexplore.view import charts
 from divexplore.view.cause import cause_columns, cause_part, cause_specs, short
@@ -98,6 +100,7 @@ def summarise(comparison: Comparison) -> Payload:
         "version": divexplore.__version__,
         "model": a.meta["model"],
         "prompt": a.meta["prompt"],
+        "prompt_b": b.meta["prompt"] if prompts_differ(a, b) else None,
         "verdict": _judgement(comparison),
         "split": None if comparison.split is None else dataclasses.asdict(comparison.split),
         "first_drift": comparison.first_drift,
@@ -114,7 +117,7 @@ def summarise(comparison: Comparison) -> Payload:
         "bytes": hexes,
         "report": comparison.to_markdown(),
         "code": as_code(comparison),
-        "charts": {**charts.specs(columns), **cause_specs(comparison)},
+        "charts": {**charts.specs(columns, _unit(a)), **cause_specs(comparison)},
         "blob": entries,
     }
     text = strict_json(header)
@@ -192,7 +195,9 @@ def _facts(trace: Trace, other: Trace) -> dict[str, Any]:
         "steps": len(trace),
         "dtype": trace.dtype,
         "values": "logit" if trace.record is None else "logprob",
-        "label": describe(trace.effective),
+        "unit": _unit(trace),
+        "label": _label(trace, other),
+        "invalid": None if trace.meta["invalid"] is None else trace.meta["invalid"]["step"],
         "finish_reason": trace.finish_reason,
         "partial": trace.partial,
         "warnings": trace.meta.get("warnings") or [],
@@ -201,6 +206,18 @@ def _facts(trace: Trace, other: Trace) -> dict[str, Any]:
         "environment": {name: short(value) for name, value in _flat(trace.meta.get("snapshot") or {})},
         "bright": [name for name, value in trace.effective.items() if other.effective.get(name) != value],
     }
+
+
+def _unit(trace: Trace) -> str:
+    """Of margins and gaps: a record's log-probabilities are told apart from raw logits."""
+    return "logits" if trace.record is None else "nats"
+
+
+def _label(trace: Trace, other: Trace) -> str:
+    """What ran, in a few words, and whatever else differs from the other side."""
+    apart = set() if is_record(trace, other) else differing_knobs(trace, other)
+    fork = trace.meta.get("fork")
+    return describe(trace.effective, apart) + ("" if fork is None else f" · another token at step {fork['step']}")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +16,11 @@ _AROUND = 60  # columns shown on each side of the selected one
 _TOP = 5
 _CELL = "padding:0 8px;text-align:right;border:0;border-bottom:1px solid #8884"
 _WORD = "font-family:monospace;white-space:pre-wrap;unicode-bidi:isolate"
-_INK = {"a": "#0072B2", "b": "#D55E00"}
+_LETTER = "color:#fff;padding:0 5px;border-radius:3px;background:"
+_INK = {"a": "#0072B2", "b": "#A84B00"}  # white on either can be read, whatever the page's own colours are
+_UNSEEN = {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"}
+_GLYPHS = {"\r": "␍", "\n": "⏎", "\t": "→|"}
+_JOINER = "\u200d"
 
 
 def static_html(payload: Payload) -> str:
@@ -40,7 +45,7 @@ def _verdict(header: dict[str, Any]) -> str:
         words.append("inconclusive")
     if split is not None:
         words.append(f"split at step {split['step']}")
-    elif header["first_drift"] is not None:
+    elif header["first_drift"] is not None and verdict["name"] != "prompt_mismatch":
         words.append(f"first drift at step {header['first_drift']}")
     then = f"<p style='margin:0'>Next: {_text(verdict['next'], 600)}</p>" if verdict["next"] else ""
     return f"<p style='margin:0'>{' · '.join(words)}</p><p style='margin:0'>{_text(verdict['why'], 600)}</p>{then}"
@@ -50,16 +55,22 @@ def _streams(payload: Payload) -> str:
     header = payload.header
     start = max(0, header["selected"] - _AROUND)
     stop = min(header["columns"], header["selected"] + _AROUND)
-    lines = [f"<p style='margin:8px 0 0'>prompt: <bdi>{_text(str(header['prompt']['text'] or ''), 300)}</bdi></p>"]
+    prompts = {"prompt": header["prompt"]}
+    if header["prompt_b"] is not None:
+        prompts = {"prompt of A": header["prompt"], "prompt of B": header["prompt_b"]}
+    lines = [
+        f"<p style='margin:8px 0 0'>{label}: <bdi>{_text(_asked(prompt), 300)}</bdi></p>"
+        for label, prompt in prompts.items()
+    ]
     for side in ("a", "b"):
         steps, tokens = payload.column(f"column_{side}"), payload.column(f"{side}_token")
         words = ["…"] if start else []
         for column in range(start, stop):
             step = int(steps[column])
-            text = "" if step < 0 else _text(payload.text(int(tokens[step])), 60)
+            text = "" if step < 0 else _token(payload.text(int(tokens[step])))
             words.append(f"<mark><b>{text}</b></mark>" if column == header["split_column"] else text)
         words += ["…"] if stop < header["columns"] else []
-        label = f"<b style='color:{_INK[side]}'>{side.upper()}</b> {_text(header[side]['label'])}"
+        label = f"<b style='{_LETTER}{_INK[side]}'>{side.upper()}</b> {_text(header[side]['label'])}"
         lines.append(f"<p style='margin:4px 0 0'>{label}<br><span style='{_WORD}'>{''.join(words)}</span></p>")
     return "".join(lines)
 
@@ -79,13 +90,16 @@ def _top(payload: Payload) -> str:
             cells += [f"<td style='{_CELL}'>{value}</td>" for value in entry[1:]]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     margins = " · ".join(filter(None, (_margin(payload, side) for side in ("a", "b"))))
-    caption = f"<caption style='text-align:left'>{_text(_where(header))}; {margins}</caption>"
+    told = "; ".join(filter(None, (_text(_where(payload)), margins)))
+    caption = f"<caption style='text-align:left'>{told}</caption>"
     body = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f"<table style='border-collapse:collapse;margin:8px 0'>{caption}{body}</table>"
 
 
-def _where(header: dict[str, Any]) -> str:
-    place = "the split" if header["selected"] == header["split_column"] else f"column {header['selected']}"
+def _where(payload: Payload) -> str:
+    header = payload.header
+    steps = [int(payload.column(f"column_{side}")[header["selected"]]) for side in ("a", "b")]
+    place = f"step {max(steps)}" + (", the split" if header["selected"] == header["split_column"] else "")
     values = {header[side]["values"] for side in ("a", "b")}
     kind = "raw logits" if values == {"logit"} else "recorded log-probabilities" if values == {"logprob"} else "values"
     return f"leading tokens at {place}, {kind}"
@@ -101,7 +115,11 @@ def _entries(payload: Payload, side: str) -> Iterable[tuple[str, str, str]]:
         if math.isnan(logit) and token_id < 0:
             return  # a recorded list that is shorter than the longest one
         share = logit - partition
-        yield _text(payload.text(token_id), 60), f"{logit:.6g}", "—" if math.isnan(share) else f"{math.exp(share):.4f}"
+        yield (
+            _token(payload.text(token_id), spaces=True),
+            f"{logit:.6g}",
+            "—" if math.isnan(share) else f"{math.exp(share):.4f}",
+        )
 
 
 def _margin(payload: Payload, side: str) -> str:
@@ -132,6 +150,39 @@ def _cause(header: dict[str, Any]) -> str:
     failed = [f"Check {guard['name']} failed: {guard['why']}" for guard in cause["guards"] if guard["ok"] is False]
     items = "".join(f"<li>{_text(sentence, 400)}</li>" for sentence in [*failed, *cause["sentences"]])
     return f"<ul style='margin:8px 0 0;padding-left:20px'>{items}</ul>" if items else ""
+
+
+def _asked(prompt: dict[str, Any]) -> str:
+    if prompt["text"] is not None:
+        return str(prompt["text"])
+    return f"{len(prompt['ids'])} token ids" if prompt["ids"] else "not recorded"
+
+
+def _token(text: str, *, spaces: bool = False) -> str:
+    """One token, apart from its neighbours: its own writing direction reaches no further than itself."""
+    return f"<bdi>{_text(_visible(text, spaces), 60)}</bdi>"
+
+
+def _visible(text: str, spaces: bool) -> str:
+    """The text with nothing invisible left in it, as ``visible`` in ``format.js`` does it."""
+    if not text:
+        return "∅"
+    shown = "".join(_seen(text, place) for place in range(len(text)))
+    if unicodedata.category(shown[0]).startswith("M"):
+        shown = f"◌{shown}"
+    if (spaces and not shown.startswith("⟨id ")) or not shown.strip():
+        shown = "".join("␣" if unicodedata.category(c) == "Zs" else c for c in shown)
+    return shown
+
+
+def _seen(text: str, place: int) -> str:
+    char = text[place]
+    if unicodedata.category(char) not in _UNSEEN:
+        return char
+    around = text[place - 1 : place] + text[place + 1 : place + 2]
+    if char == _JOINER and len(around) == 2 and all(ord(c) > 0x2000 for c in around):  # joins an emoji
+        return char
+    return _GLYPHS.get(char, f"⟨{ord(char):04X}⟩")
 
 
 def _text(text: str, limit: int = 200) -> str:

@@ -19,7 +19,7 @@ export function verdictWord(name) {
 
 /** Up to `digits` significant digits, powers of ten only where they help; an em dash for what is unknown. */
 export function number(value, digits = 4) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "—";
+  if (!known(value)) return "—";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -33,8 +33,13 @@ function scientific(value, digits) {
   return `${Number(mantissa)}e${Number(exponent)}`;
 }
 
-export function logits(value) {
-  return `${number(value)} logits`;
+/** A difference of logits, or of the log-probabilities that a record holds, with its unit: `logits` or `nats`. */
+export function amount(value, unit = "logits") {
+  return known(value) ? `${number(value)} ${unit}` : "—";
+}
+
+function known(value) {
+  return value !== null && value !== undefined && !Number.isNaN(value);
 }
 
 export function ulps(value, dtype) {
@@ -42,7 +47,7 @@ export function ulps(value, dtype) {
 }
 
 export function probability(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "—";
+  if (!known(value)) return "—";
   return value >= 0.0001 || value === 0 ? value.toFixed(4) : number(value, 2);
 }
 
@@ -54,6 +59,7 @@ export function logit(value, dtype) {
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}]/u;
 const EACH_INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}]/gu;
 const JOINED_EMOJI = /(?<=[\p{Extended_Pictographic}\uFE0F\u{1F3FB}-\u{1F3FF}])\u200D(?=\p{Extended_Pictographic})/gu;
+const NAMED = /^⟨id \d+⟩$/; // what stands for an id that the tokenizer lacks
 const KEPT = "\uE000"; // stands for a joiner between emoji while the others are made visible
 
 /**
@@ -76,7 +82,7 @@ export function visible(text, spaces) {
       );
   }
   if (/^\p{M}/u.test(shown)) shown = `◌${shown}`;
-  if (spaces || shown.trim() === "") shown = shown.replace(/\p{Zs}/gu, "␣");
+  if ((spaces && !NAMED.test(shown)) || shown.trim() === "") shown = shown.replace(/\p{Zs}/gu, "␣");
   return shown;
 }
 

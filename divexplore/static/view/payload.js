@@ -65,6 +65,7 @@ export function readComparison(header, data) {
           epsilon: columns.layer_epsilon,
         }
       : null,
+    otherPrompts: Boolean(header.prompt_b),
     split: header.split_column,
     drift: header.drift_column,
     a: readSide("a", columns, header.a),
@@ -100,7 +101,7 @@ export function stepOf(comparison, side, column) {
 
 /** Whether positions up to here have the same prefix on both sides, so that numbers may be compared. */
 export function samePrefix(comparison, column) {
-  return comparison.split === null || column <= comparison.split;
+  return !comparison.otherPrompts && (comparison.split === null || column <= comparison.split);
 }
 
 /** log Σ exp(logit) of a row, from the taken token's logit and log-probability. */

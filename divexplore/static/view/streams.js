@@ -35,7 +35,7 @@ export class Streams {
       "aria-multiselectable": "false",
     });
     for (let start = 0; start < this.comparison.length; start += BLOCK) this.grid.append(this.block(start));
-    this.element = element("div.dx-streams", {}, prompt(this.comparison), this.grid);
+    this.element = element("div.dx-streams", {}, ...prompts(this.comparison), this.grid);
     // At the press, and without the browser's own part of it: that would give the focus to the notebook's cell, whose
     // rules then restyle every token, and look for a text to select. A click without a press comes from assistive tools.
     for (const type of ["mousedown", "click"])
@@ -226,14 +226,20 @@ export class Streams {
   }
 }
 
-function prompt(comparison) {
-  const { text, ids } = comparison.header.prompt;
+/** The prompt, or each side's own where they differ. */
+function prompts(comparison) {
+  const { prompt, prompt_b: other } = comparison.header;
+  if (!other) return [promptLine("prompt", prompt)];
+  return [promptLine("prompt of A", prompt), promptLine("prompt of B", other)];
+}
+
+function promptLine(label, { text, ids }) {
   const shown = text ?? (ids.length ? `${ids.length} token ids` : "not recorded");
   const short = shown.length > 240 ? `…${shown.slice(-240)}` : shown;
   return element(
     "p.dx-prompt",
     { dir: "auto" },
-    element("span.dx-quiet", { text: "prompt " }),
+    element("span.dx-quiet", { text: `${label} ` }),
     element("bdi", { text: visible(short, false), id: freshId("prompt") }),
   );
 }

@@ -19,12 +19,13 @@ class CascadeTab {
       "div.dx-cascade",
       {},
       element("p.dx-lead", { text: `${cascade.sentence}.` }),
+      element("p.dx-note", { text: "Tokens are counted by columns of the alignment: a gap on one side is one." }),
       rejoins(cascade),
     );
     if (!flips.length) return;
     const rows = flips.map((flip) => {
       const jump = () => view.select(columnOf(comparison, "a", flip.step), { say: true });
-      const step = element("th", { scope: "row" }, button(`step ${flip.step}`, { signal, on: { click: jump } }));
+      const step = element("th", { scope: "row" }, button(`step ${flip.step}${flip.step === comparison.header.first_divergence ? " · the split" : ""}`, { signal, on: { click: jump } }));
       return element("tr", {}, step, numberCell(number(flip.gap)), numberCell(number(flip.epsilon, 3)));
     });
     const heads = ["step of A", "gap (logits)", "epsilon (logits)"].map((text) =>

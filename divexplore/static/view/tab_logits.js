@@ -1,7 +1,7 @@
 // Logits: what both sides weighed at the selected column. Numbers of two sides meet only where the prefix is the same.
 
 import { button, element, numberCell, token } from "./dom.js";
-import { logit, logits, number, probability, visible } from "./format.js";
+import { amount, logit, number, probability, visible } from "./format.js";
 import { referee } from "./verdict.js";
 import { joinTop, samePrefix, stepOf, topList } from "./payload.js";
 import { chart, vegaEmbed } from "./vega.js";
@@ -9,11 +9,15 @@ import { chart, vegaEmbed } from "./vega.js";
 const FEW = 8; // rows shown at first, and tokens in the bars
 const BELOW = "below k";
 
-export const logitsTab = { name: "Logits", present: () => true, make: (view, signal) => new LogitsTab(view, signal) };
+export const logitsTab = {
+  name: "Logits",
+  present: (comparison) => comparison.length > 0,
+  make: (view, signal) => new LogitsTab(view, signal),
+};
 
 /** What is known of one side at one step, as label and value. */
 export function sideFacts(side, step) {
-  const dtype = side.facts.dtype;
+  const { dtype, unit } = side.facts;
   const list = topList(side, step);
   const lead = list.length > 1 ? list[0].probability - list[1].probability : NaN;
   const rank = list.findIndex((entry) => entry.id === side.token[step]);
@@ -21,10 +25,10 @@ export function sideFacts(side, step) {
     [
       "margin",
       side.tie[step]
-        ? `exact tie (0 logits, ${dtype})`
+        ? `exact tie (${amount(0, unit)}, ${dtype})`
         : Number.isNaN(side.ulps[step])
-          ? logits(side.margin[step])
-          : `${logits(side.margin[step])} = ${number(side.ulps[step], 3)} ULP (${dtype})`,
+          ? amount(side.margin[step], unit)
+          : `${amount(side.margin[step], unit)} = ${number(side.ulps[step], 3)} ULP (${dtype})`,
     ],
     ["lead in probability", probability(lead)],
     ["entropy", `${number(side.entropy[step], 3)} nats`],
@@ -41,9 +45,9 @@ export function pairFacts(comparison, column) {
   const { forced, floor, header } = comparison;
   const known = (values) => values !== null && values !== undefined && !Number.isNaN(values[step]);
   const same = samePrefix(comparison, column);
-  if (same && known(comparison.epsilon)) facts.push(["epsilon", logits(comparison.epsilon[step])]);
-  else if (known(forced.epsilon)) facts.push(["epsilon", logits(forced.epsilon[step])]);
-  if (known(floor)) facts.push(["noise floor", logits(floor[step])]);
+  if (same && known(comparison.epsilon)) facts.push(["epsilon", amount(comparison.epsilon[step])]);
+  else if (known(forced.epsilon)) facts.push(["epsilon", amount(forced.epsilon[step])]);
+  if (known(floor)) facts.push(["noise floor", amount(floor[step])]);
   if (known(floor) && floor[step] > 0 && same && known(comparison.epsilon)) {
     facts.push(["epsilon ÷ floor", number(comparison.epsilon[step] / floor[step], 3)]);
   }
@@ -52,9 +56,9 @@ export function pairFacts(comparison, column) {
   if (known(forced.rank)) facts.push(["rank of A's token in B", String(forced.rank[step] + 1)]);
   if (column === comparison.split && header.split) {
     const { a, b, pair_swing: swing } = header.split;
-    if (a.gap !== null) facts.push(["gap of A", logits(a.gap)]);
-    if (b.gap !== null) facts.push(["gap of B", logits(b.gap)]);
-    if (swing !== null) facts.push(["pair swing", logits(swing)]);
+    if (a.gap !== null) facts.push(["gap of A", amount(a.gap, comparison.a.facts.unit)]);
+    if (b.gap !== null) facts.push(["gap of B", amount(b.gap, comparison.b.facts.unit)]);
+    if (swing !== null) facts.push(["pair swing", amount(swing, comparison.a.facts.unit)]);
     if (header.referee) facts.push(["referee", referee(header.referee).replace("referee: ", "")]);
   }
   return facts;
@@ -145,9 +149,7 @@ class LogitsTab {
     const b = stepOf(comparison, "b", column);
     const same = samePrefix(comparison, column);
     this.title.replaceChildren(...titleParts(comparison, column, a, b));
-    this.note.textContent = same
-      ? ""
-      : "After the split the two runs have other prefixes: their numbers stand side by side, but are not comparable.";
+    this.note.textContent = same ? "" : apart(comparison);
     this.note.hidden = same;
     this.cards.replaceChildren(card("A", comparison.a, a), card("B", comparison.b, b), ...between(comparison, column));
     const k = Math.max(comparison.a.k, comparison.b.k);
@@ -213,6 +215,13 @@ class LogitsTab {
       element("tbody", {}, ...body),
     ];
   }
+}
+
+function apart(comparison) {
+  const what = comparison.otherPrompts
+    ? "The two runs had other prompts"
+    : "After the split the two runs have other prefixes";
+  return `${what}: their numbers stand side by side, but are not comparable.`;
 }
 
 function titleParts(comparison, column, a, b) {

@@ -1,31 +1,44 @@
 // The verdict: what was found, where, by how much, and what to try.
 
 import { element, OWN_KEYS } from "./dom.js";
-import { logits, number, quoted, verdictWord } from "./format.js";
+import { amount, number, quoted, verdictWord } from "./format.js";
 
 /** The facts of the headline, each a short phrase. */
 export function headline(comparison) {
   const { header } = comparison;
-  const phrases = [];
+  if (comparison.otherPrompts) return ["other prompts, nothing else is compared"];
+  const phrases = ["A", "B"]
+    .filter((name) => comparison[name.toLowerCase()].facts.invalid !== null)
+    .map((name) => `${name}'s logits are not finite at step ${comparison[name.toLowerCase()].facts.invalid}`);
   if (header.split) {
-    phrases.push(`split at step ${header.split.step}`);
-    phrases.push(lean("A", header.split.a), lean("B", header.split.b));
-    if (header.split.epsilon !== null) phrases.push(`epsilon ${logits(header.split.epsilon)}`);
+    const { step, a, b, epsilon } = header.split;
+    phrases.push(`split at step ${step}`, lean("A", a, comparison.a, step), lean("B", b, comparison.b, step));
+    if (epsilon !== null) phrases.push(`epsilon ${amount(epsilon)}`);
   } else if (header.first_drift !== null) {
     phrases.push(`first drift at step ${header.first_drift}`, "no token differs");
   } else {
-    const common = Math.min(comparison.a.steps, comparison.b.steps);
-    phrases.push(common ? `no difference in ${common} steps` : "no step compared");
+    phrases.push(agreement(header.verdict, Math.min(comparison.a.steps, comparison.b.steps)));
   }
   if (header.referee) phrases.push(referee(header.referee));
   return phrases;
 }
 
-function lean(name, side) {
-  if (side.exact_tie) return `${name} ${quoted(side.text)} from an exact tie`;
-  if (side.margin === null) return `${name} ${quoted(side.text)}`; // a record without a list
+/** What streams without a known difference show; that no token differs says nothing of rows that nobody could compare. */
+function agreement({ name, inconclusive }, common) {
+  if (!common) return "no step compared";
+  const steps = common === 1 ? "1 step" : `${common} steps`;
+  if (name === "measurement") return `${steps} side by side`;
+  return name === "identical" && !inconclusive ? `no difference in ${steps}` : `no token differs in ${steps}`;
+}
+
+function lean(name, side, run, step) {
+  const said = `${name} ${quoted(side.text)}`;
+  const behind = run.topLogits[step * run.k] - side.logit; // of a token that something else than the logits chose
+  if (side.logit !== null && behind > 0) return `${said} is ${amount(behind, run.facts.unit)} below the best`;
+  if (side.exact_tie) return `${said} from an exact tie`;
+  if (side.margin === null) return said; // a record without a list
   const spacing = side.margin_ulps === null ? "" : ` (${number(side.margin_ulps, 3)} ULP)`;
-  return `${name} ${quoted(side.text)} leads by ${logits(side.margin)}${spacing}`;
+  return `${said} leads by ${amount(side.margin, run.facts.unit)}${spacing}`;
 }
 
 /** The referee's opinion in a phrase. */

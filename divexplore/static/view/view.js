@@ -29,7 +29,7 @@ class View {
       sides(this.comparison),
       new Toolbar(this, signal).element,
       this.streams.element,
-      this.timeline.element,
+      this.comparison.length ? this.timeline.element : null,
       this.tabs.element,
       this.spoken,
     );
@@ -153,6 +153,7 @@ class View {
   }
 
   async draw(width) {
+    if (!this.comparison.length) return;
     await this.timeline.draw(width);
     this.tabs.draw();
   }

@@ -6,6 +6,7 @@ import made
 import numpy as np
 import pytest
 
+import divexplore as dx
 from divexplore.view.payload import summarise
 
 
@@ -103,3 +104,12 @@ def test_numbers_that_json_does_not_know_are_null_and_listed():
     header = summarise(broken).header
     assert header["split"]["epsilon"] is None
     assert any(entry.startswith("split.epsilon") for entry in header["non_finite"])
+
+
+def test_what_differs_is_told_on_both_sides():
+    """As threads do, which no other word on the line would tell."""
+    traces = [dx.run("fairy-tales", "The giant", {"num_threads": threads}, 2) for threads in (1, 2)]
+    header = summarise(dx.compare_traces(*traces)).header
+    assert [header[side]["label"].split(" · ")[-1] for side in ("a", "b")] == ["num threads 1", "num threads 2"]
+    same = summarise(dx.compare_traces(traces[0], traces[0])).header
+    assert "threads" not in same["a"]["label"]
