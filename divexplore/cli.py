@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:  # the border: whatever it is, no traceback reaches the user
         if hasattr(error, "format_message"):  # typer's own: a missing argument, an unknown option
-            return _refuse(Refusal(error.format_message().rstrip("."), *_usage(arguments)), as_json)
+            return _refuse(Refusal(error.format_message().rstrip("."), *_usage(error, arguments)), as_json)
         return _our_error(error, as_json)
     return code if isinstance(code, int) else 0
 
@@ -148,31 +148,32 @@ def compare(
     side_a, side_b = _sides(a, b, preset)
     checked_prompt(prompt)  # here already: torch and the model take seconds to load
     check_steps(max_new_tokens)
+    if save is not None:
+        _make(save)
     if evidence == "full":
         _say(f"full evidence takes {price(evidence)}: {pieces(evidence)}")
     if (processes := price_of_processes(side_a, side_b)) is not None:
         _say(processes)
     # whatever a library prints, stdout holds the answer alone
-    with contextlib.redirect_stdout(sys.stderr), _notes() as notes:
-        with _progress_bar() as progress:
-            comparison = divexplore.compare(
-                model,
-                prompt,
-                a=side_a,
-                b=side_b,
-                max_new_tokens=max_new_tokens,
-                chat=chat,
-                evidence=evidence,
-                progress=progress,
-            )
-        if save is not None:
-            _save(comparison, save)
+    with contextlib.redirect_stdout(sys.stderr), _notes() as notes, _progress_bar() as progress:
+        comparison = divexplore.compare(
+            model,
+            prompt,
+            a=side_a,
+            b=side_b,
+            max_new_tokens=max_new_tokens,
+            chat=chat,
+            evidence=evidence,
+            progress=progress,
+        )
     if as_json:
         from divexplore.trace import strict_json
 
         typer.echo(strict_json(comparison.to_dict(), indent=2))
     else:
         typer.echo(str(comparison))
+    if save is not None:  # last, so that a full disk does not take the answer with it
+        _save(comparison, save)
     return EXIT_INTERRUPTED if Interrupted in notes else 0
 
 
@@ -214,7 +215,8 @@ def scan(
 
 def _lines(file: Path) -> list[str]:
     try:
-        return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        # a prompt may hold what else str.splitlines takes for the end of a line
+        return [line for line in file.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise Refusal(f"the file {file} ({error})", "a UTF-8 text file, a prompt a line", "Name another.") from error
 
@@ -272,6 +274,14 @@ def _sides(a: str | None, b: str | None, preset: str | None) -> tuple[RunConfig,
     return RunConfig.parse(a or ""), RunConfig.parse(b or "")
 
 
+def _make(folder: Path) -> None:
+    """Make the folder before the run: what cannot be kept is told at once."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"--save {folder} ({error.strerror})", "a folder that can be written", "Name another.") from error
+
+
 def _save(comparison: Comparison, folder: Path) -> None:
     try:
         comparison.save(folder)
@@ -286,10 +296,18 @@ def _reader_gone() -> int:
     return 0
 
 
-def _usage(arguments: Sequence[str]) -> tuple[str, str]:
+def _usage(error: Any, arguments: Sequence[str]) -> tuple[str, str]:
+    """What would have been right where typer found a mistake, and where to look."""
     commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
-    command = next((f"{word} " for word in arguments if word in commands), "")
-    return f"{', '.join(commands)}, and their options", f"See divexplore {command}--help."
+    command = next((word for word in arguments if word in commands), None)
+    if command is None:
+        return f"{', '.join(commands)}, and their options", "See divexplore --help."
+    parameter = getattr(error, "param", None)
+    if parameter is not None:
+        allowed = f"{parameter.metavar or parameter.name}: {parameter.help}"
+    else:
+        allowed = ", ".join(name for one in error.ctx.command.params for name in one.opts if name.startswith("--"))
+    return allowed, f"See divexplore {command} --help."
 
 
 def _refuse(refusal: Refusal, as_json: bool) -> int:

@@ -107,7 +107,7 @@ class RunConfig:
     Notes
     -----
     The fields from `do_sample` to `suppress_tokens` choose the observed row's tokens and move no logit: what is recorded is
-    the row before any of them. A model's ``generation_config`` is not read. Copies are fed what the observed row takes,
+    the row before any of them. A model's ``generation_config`` is not applied; the evidence names what it has. Copies are fed what the observed row takes,
     other rows of the batch stay greedy.
     """
 

@@ -239,8 +239,18 @@ def exact_tie(case: Case) -> Finding | None:
         return None
     return Finding(
         f"At step {split.step} {split.a.text!r} and {split.b.text!r} hold bit-equal top logits on both sides: the tie rule "
-        "decided.",
+        f"decided ({_taken('A', case.a, split)}, {_taken('B', case.b, split)}).",
         "Nothing is wrong with the numbers; let both sides take the lowest id among ties.",
+    )
+
+
+def _taken(side: str, trace: Trace, split: Split) -> str:
+    """Which of the ids that tie a side took."""
+    row = trace.top_logits[split.step]
+    tied = trace.top_ids[split.step][row == row[0]]
+    which = {int(tied.min()): "the lowest", int(tied.max()): "the highest"}
+    return (
+        f"{side} took {which.get(trace.token_ids[split.step], 'neither the lowest nor the highest')} of {len(tied)} ids"
     )
 
 
@@ -317,8 +327,8 @@ def identical(case: Case) -> Finding | None:
 
 
 def _not_finite(found: dict[str, int]) -> str:
-    names = {"nan": "NaN", "positive_infinite": "infinity", "negative_infinite": "minus infinity"}
-    return " and ".join(f"{found[key]} times {name}" for key, name in names.items() if found.get(key)) or "no number"
+    names = {"nan": "NaN", "positive_infinite": "+inf", "negative_infinite": "-inf"}
+    return " and ".join(f"{found[key]} {name}" for key, name in names.items() if found.get(key)) or "no number"
 
 
 def _of_all(trace: Trace) -> str:

@@ -106,17 +106,25 @@ def judge(
                 break  # nothing else can be compared
     (verdict, finding), *others = held
     finding = _without_blame(case, verdict, finding)
-    cut_short = split is None and (a.partial or b.partial)
-    unsteady = evidence is not None and evidence.unsteady is not None
-    failed = any(guard.ok is False and guard.outcome not in [name for name, _ in held] for guard in guards)
+    doubts = _doubts(case, [str(name) for name, _ in held])
     return Judgement(
         verdict=verdict,
-        why=finding.why,
+        why=" ".join([finding.why, *([] if finding.inconclusive or not doubts else [f"Inconclusive: {doubts[0]}"])]),
         next=finding.next,
-        inconclusive=finding.inconclusive or cut_short or unsteady or failed,
+        inconclusive=finding.inconclusive or bool(doubts),
         also=tuple(name for name, _ in others),
         evidence=_sentences(case),
     )
+
+
+def _doubts(case: Case, held: list[str]) -> list[str]:
+    """Why no verdict on this case is certain, as sentences; a guard whose outcome is a verdict that holds is no doubt."""
+    found = [f"the check {g.name} failed. {g.why}" for g in case.guards if g.ok is False and g.outcome not in held]
+    if case.evidence is not None and case.evidence.unsteady is not None:
+        found.insert(0, case.evidence.unsteady)
+    if case.split is None and (case.a.partial or case.b.partial):
+        found.insert(0, "a run ended early.")
+    return found
 
 
 def _without_blame(case: Case, verdict: Verdict, finding: Finding) -> Finding:
@@ -140,6 +148,8 @@ def _sentences(case: Case) -> tuple[str, ...]:
         *_partial(case),
         _paths(case),
         _dtype_as_well(case),
+        _flag(case),
+        _left_out(case),
     ]
     found += [f"guard {guard.name} failed: {guard.why}" for guard in case.guards if guard.ok is False]
     found += _beyond_context(case)
@@ -172,6 +182,27 @@ def _dtype_as_well(case: Case) -> str | None:
     if "dtype" not in case.knobs or not others:
         return None
     return f"dtype differs as well: {', '.join(sorted(others))} alone is not to blame until it is tried alone"
+
+
+def _flag(case: Case) -> str | None:
+    """What torch's deterministic flag does not cover, where it was on and rows differ all the same."""
+    sides = [name for name, t in (("A", case.a), ("B", case.b)) if t.effective.get("deterministic")]
+    if not sides or not case.steps["differs"].any():
+        return None
+    return (
+        f"the deterministic flag was on ({' and '.join(sides)}): it makes a run repeat itself, and covers neither another "
+        "batch size nor other threads"
+    )
+
+
+def _left_out(case: Case) -> str | None:
+    """What a model's own generation settings ask for and a run did not do, for `generate` does it unasked."""
+    settings = case.a.meta["model"].get("generation_config") or {}
+    given = case.a.requested.keys() | case.b.requested.keys()
+    named = ", ".join(f"{name} {value}" for name, value in settings.items() if name not in given)
+    if not named:
+        return None
+    return f"the model's generation_config has {named}: generate() applies it, a run here only where it is asked to"
 
 
 def _beyond_context(case: Case) -> list[str]:

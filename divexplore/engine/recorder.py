@@ -162,6 +162,7 @@ class Recorder:
                 "context_length": model.context_length,
                 "eos_ids": sorted(model.eos_ids),
                 "facts": model.facts,
+                "generation_config": model.generation,
             },
             "prompt": {"text": self._prompt.text, "ids": list(self._prompt.ids), "chat": self._prompt.chat},
             "requested": self._config.to_dict(),

@@ -71,6 +71,7 @@ class Model:
         self.vocab_size = _vocab_size(master)
         self.context_length = _context_length(master.config)
         self.eos_ids = _eos_ids(master, tokenizer)
+        self.generation = _generation(master)
         self.chat = bool(getattr(tokenizer, "chat_template", None))
         self.parameter_count = sum(parameter.numel() for parameter in master.parameters())
 
@@ -227,6 +228,16 @@ def _vocab_size(model: PreTrainedModel) -> int:
 def _context_length(config: PreTrainedConfig) -> int | None:
     length = getattr(config.get_text_config(), "max_position_embeddings", None)  # GPT-2's n_positions answers to it too
     return int(length) if length else None
+
+
+def _generation(model: PreTrainedModel) -> dict[str, Any]:
+    """What the model's ``generation_config`` asks for that is not plain greedy decoding; ids and lengths left out."""
+    config = model.generation_config
+    plain = {"repetition_penalty": 1.0, "suppress_tokens": None, "no_repeat_ngram_size": 0, "do_sample": False}
+    drawn = {"temperature": 1.0, "top_k": None, "top_p": 1.0}  # without a draw they do nothing
+    names = plain | (drawn if getattr(config, "do_sample", None) else {})
+    found = {name: getattr(config, name, None) for name in names}
+    return {name: value for name, value in found.items() if value is not None and value != names[name]}
 
 
 def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> frozenset[int]:

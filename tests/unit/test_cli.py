@@ -117,6 +117,30 @@ def test_save_keeps_the_comparison_and_says_where(told, tmp_path, capsys):
     assert "kept" in capsys.readouterr().err
 
 
+def test_what_cannot_be_saved_after_the_run_was_printed_before(told, tmp_path, capsys):
+    assert main(["compare", "Hello", "--save", str(tmp_path / "unwritable")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "the report\n"
+    assert "Permission denied" in err
+
+
+def test_a_mistake_in_an_option_is_answered_with_what_is_allowed_there(told, capsys):
+    assert main(["compare", "Hello", "--max-new-tokens", "many"]) == 2
+    assert "allowed: N: Steps at most." in capsys.readouterr().err
+    assert main(["compare", "Hello", "--frobnicate"]) == 2
+    assert "allowed: --model, --a, --b" in capsys.readouterr().err
+
+
+def test_prompts_to_scan_are_lines_and_nothing_else_ends_one(tmp_path, monkeypatch):
+    file, seen = tmp_path / "prompts.txt", []
+    file.write_bytes("\ufeffThe giant\u2028said\r\nOnce\n\n".encode())
+    monkeypatch.setattr(
+        divexplore, "find_near_ties", lambda model, prompts, *rest, **named: seen.append(prompts), raising=False
+    )
+    main(["scan", str(file)])
+    assert seen == [["The giant\u2028said", "Once"]]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -126,7 +150,7 @@ def test_save_keeps_the_comparison_and_says_where(told, tmp_path, capsys):
         (["compare", "Hello", "--a", "batch_size"], "key=value"),
         (["compare", "Hello", "--preset", "bach"], "Did you mean 'batch'?"),
         (["compare", "Hello", "--preset", "cache", "--a", "dtype=bf16"], "--preset"),
-        (["compare", "Hello", "--save", "unwritable"], "Permission denied"),
+        (["compare", "Hello", "--save", f"{__file__}/kept"], "Not a directory"),
         (["compare"], "PROMPT"),
         (["compare", "Hello", "--max-new-tokens", "many"], "--max-new-tokens"),
         (["compare", "Hello", "--frobnicate"], "--frobnicate"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from small_models import BENIGN, PROMPT, ids, nearly_tied, small
+from tiny_models import tiny
 
 import divexplore as dx
 from divexplore.comparison.ladder import differing_knobs
 from divexplore.engine import choice
 from divexplore.errors import Refusal
+from divexplore.models import load_model
 
 LONG = ids(40)
 CHUNKED = {"prefill_chunk": 16}
@@ -135,6 +137,27 @@ def test_case_41_a_penalty_in_the_models_generation_config_is_what_the_other_fro
         net.generation_config.repetition_penalty = before
     assert ours.token_ids == whole[0, len(PROMPT) :].tolist()
     assert dx.compare_traces(ignoring, ours).verdict == "policy"
+
+
+def test_case_40_what_the_models_generation_config_has_is_named_where_no_side_does_it():
+    net = tiny("llama", 64, 4)
+    net.generation_config.repetition_penalty = 1.3
+    model = load_model(net)
+    said = "the model's generation_config has repetition_penalty 1.3"
+    plain = dx.compare(model, PROMPT, {}, {"batch_size": 2}, 4, evidence="fast")
+    assert any(said in sentence for sentence in plain.judgement.evidence)
+    asked = dx.compare(model, PROMPT, {}, {"repetition_penalty": 1.3}, 4, evidence="fast")
+    assert not any("generation_config has" in sentence for sentence in asked.judgement.evidence)
+    other = dx.compare(small(seed=4), PROMPT, {}, {"batch_size": 2}, 4, evidence="fast")
+    assert not any("generation_config has" in sentence for sentence in other.judgement.evidence)
+
+
+def test_why_says_what_makes_a_verdict_inconclusive():
+    """The same penalty on both sides: every token is chosen by it, so that the raw rows tell nothing of the choice."""
+    side = {"repetition_penalty": 1.3}
+    found = dx.compare(small(seed=4), PROMPT, side, side | {"batch_size": 4}, 12)
+    assert found.inconclusive
+    assert "Inconclusive: the check greedy failed." in found.why
 
 
 def test_case_43_a_penalty_over_the_prompt_differs_at_step_0_and_the_scopes_are_named():

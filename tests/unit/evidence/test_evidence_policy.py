@@ -52,6 +52,7 @@ def test_case_36_two_argmax_rules_on_one_exact_tie():
     assert (found.split.a.gap, found.split.b.gap) == (0, 0)
     assert repr(found.split.a.text) in found.why
     assert repr(found.split.b.text) in found.why
+    assert "A took the lowest of 2 ids, B took the highest of 2 ids" in found.why
 
 
 @pytest.mark.parametrize("option", [{"repetition_penalty": 1.3}, {"suppress_tokens": None}], ids=["40, 41", "52"])

@@ -74,6 +74,15 @@ def test_case_27_a_prefix_that_lost_an_entry_is_structural_by_what_does_not_vani
     assert found.verdict == "structural"
 
 
+def test_cases_24_and_25_the_report_says_what_the_deterministic_flag_does_not_cover():
+    sides = [{"deterministic": True, "batch_size": rows} for rows in (1, 4)]
+    found = dx.compare(small(hidden=256), PROMPT, *sides, 8)
+    assert found.first_drift is not None
+    assert "the deterministic flag was on (A and B)" in str(found)
+    plain = dx.compare(small(hidden=256), PROMPT, {}, {"batch_size": 4}, 8)
+    assert "deterministic flag" not in str(plain)
+
+
 def test_case_24_threads_are_rounding_and_the_flag_does_not_cover_them():
     model = small(hidden=256)
     sides = [{"num_threads": 1}, {"num_threads": 2}]
