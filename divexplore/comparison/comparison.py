@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -158,7 +159,16 @@ class Comparison:
         return with_cause(self, attribution=attribution, operations=operations, layers=layers)
 
     @told_nearest
-    def fork(self, side: str, step: int, token: int, max_new_tokens: int | None = None) -> Trace:
+    def fork(
+        self,
+        side: str,
+        step: int,
+        token: int,
+        max_new_tokens: int | None = None,
+        *,
+        progress: Callable[[int, int, str], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Trace:
         """Take another token at one step and go on in that side's configuration.
 
         Parameters
@@ -171,6 +181,8 @@ class Comparison:
             The id taken there.
         max_new_tokens
             Steps in all; ``None`` takes as many as were asked of that side. An end-of-sequence token ends it at once.
+        progress, stop
+            As `divexplore.run` takes them.
 
         Returns
         -------
@@ -184,7 +196,7 @@ class Comparison:
         """
         from divexplore.comparison.fork import fork
 
-        return fork(self, side, step, token, max_new_tokens)
+        return fork(self, side, step, token, max_new_tokens, progress=progress, stop=stop)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain JSON values: what ``divexplore compare --json`` prints."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from divexplore.engine.interrupt import interruptible
 from divexplore.errors import Refusal
+from divexplore.models.request import check_steps
 from divexplore.trace import Trace
 
 if TYPE_CHECKING:
@@ -13,8 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["fork"]
 
 
-def fork(comparison: Comparison, side: str, step: int, token: int, max_new_tokens: int | None = None) -> Trace:
+def fork(
+    comparison: Comparison,
+    side: str,
+    step: int,
+    token: int,
+    max_new_tokens: int | None = None,
+    *,
+    progress: Callable[[int, int, str], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Trace:
     """See `Comparison.fork`."""
+    if max_new_tokens is not None:
+        check_steps(max_new_tokens)
     pair = comparison.pair
     if pair is None:
         raise Refusal(
@@ -30,6 +44,8 @@ def fork(comparison: Comparison, side: str, step: int, token: int, max_new_token
     forced = [*trace.token_ids[:step], token]
     ends = token in pair.model.eos_ids  # the configuration would end there too
     steps = len(forced) if ends else max(len(forced), max_new_tokens or trace.meta["max_new_tokens"] or len(trace))
-    branch = pair.decode(config, steps, forced=forced, fillers=trace)
+    with interruptible(stop) as stopping:
+        branch = pair.decode(config, steps, forced=forced, fillers=trace, progress=progress, stop=stopping)
+    stopping.tell()
     meta = {**branch.meta, "fork": {"side": side, "step": step, "token_id": token}}
     return Trace(branch.table, {**meta, "finish_reason": "eos"} if ends and not branch.partial else meta)

@@ -80,6 +80,11 @@ class Model:
         return f"<Model {self.name}: {self.architecture}, {self.parameter_count / 1e6:.1f} M parameters, {dtype}>"
 
     @property
+    def closed(self) -> bool:
+        """Whether `close` let go of the weights."""
+        return self._master is None
+
+    @property
     def master(self) -> PreTrainedModel:
         """The model in the checkpoint's dtype, from which every cast starts."""
         if self._master is None:

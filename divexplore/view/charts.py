@@ -58,7 +58,9 @@ def timeline(values: NDArray[np.float64], shown: list[str], steps: int, unit: st
     dashes = [dash for series, dash in zip(SERIES, _DASHES, strict=True) if series in domain]
     legend = None  # an empty one would be infinitely tall
     if domain:
-        legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolSize=240, symbolStrokeWidth=2, offset=2)
+        legend = alt.Legend(
+            orient="top", title=None, symbolType="stroke", symbolSize=240, symbolStrokeWidth=2, offset=2
+        )
     colour = alt.Color("series:N").scale(domain=domain, range=colours).legend(legend)
     dash = alt.StrokeDash("series:N").scale(domain=domain, range=dashes).legend(legend)
     x = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
@@ -46,7 +46,7 @@ class Explorer(ipywidgets.VBox):
     ----------
     model
         What `divexplore.load_model` takes; the picker offers the catalogue beside it. A loaded `Model` stays yours, one
-        that is loaded here is freed by `close`, or when the Explorer leaves the page.
+        that is loaded here is freed by `close`, or when the Explorer has left the page and nothing runs any more.
     prompt
         A text, or a list of token ids.
     a, b
@@ -81,6 +81,8 @@ class Explorer(ipywidgets.VBox):
         self._untouched = request = first_request(self._shelf, prompt, a, b, max_new_tokens)
         self._judged = False
         self._worker = Worker(self._failed)
+        self._turn = threading.RLock()  # held while a run is shown, started or stopped: none falls into another
+        self._closed = False
         self._saved_page = SavedPage()
         self.panel = RunPanel(
             self._hear, choices=choices(self._shelf.listed), request=request, saved=self._saved_page.key
@@ -113,9 +115,10 @@ class Explorer(ipywidgets.VBox):
 
     def stop(self) -> None:
         """End the run after the step that it is at; what was recorded is shown."""
-        if self._worker.busy:
-            self.panel.tell(phase="stopping")
-            self._worker.stop()
+        with self._turn:
+            if self._worker.busy and self.panel.state["phase"] == "running":
+                self.panel.tell(phase="stopping")
+                self._worker.stop()
 
     def fork(self, side: str, step: int, token: int) -> Comparison:
         """Take another token at one step, go on in that side's configuration, and show that branch below.
@@ -139,6 +142,7 @@ class Explorer(ipywidgets.VBox):
 
     def close(self) -> None:
         """Stop, leave the page, and free the model if it was loaded here."""
+        self._closed = True
         if (worker := getattr(self, "_worker", None)) is not None:
             if worker.busy:
                 worker.start(lambda _: self._shelf.release(), last=True)  # once the step under way is over
@@ -166,28 +170,46 @@ class Explorer(ipywidgets.VBox):
         return self.view.to_static_html()
 
     def _start(self) -> Job:
-        self._refuse_from_within()
+        self._refuse_what_cannot_start()
         request = dict(self.panel.request)  # what the panel shows now, whatever is typed later
-        waits = "waiting for the step under way …" if self._worker.busy else "starting …"
-        self.panel.tell(**{**idle_state(), "phase": "running", "note": waits, "spoken": "running"})
-        return self._worker.start(lambda job: self._compare(job, request))
+        return self._begin(lambda job: self._compare(job, request), note="starting …", spoken="running")
 
     def _start_fork(self, side: str, step: int, token: int) -> Job:
-        self._refuse_from_within()
-        if self.comparison is None:
-            raise Refusal("a branch before the first run", "a comparison", "Press Run first.")
-        comparison = self.comparison
-        self.panel.tell(**{**idle_state(), "phase": "running", "note": f"continuing {side.upper()} from step {step} …"})
-        return self._worker.start(lambda job: self._continue(job, comparison, side, step, token))
+        self._refuse_what_cannot_start()
+        comparison = self._live("a branch")
+        if side not in ("a", "b"):
+            raise Refusal(f"side={side!r}", "'a' or 'b'", "Choose one of the two sides.")
+        return self._begin(
+            lambda job: self._continue(job, comparison, side, step, token),
+            note=f"continuing {side.upper()} from step {step} …",
+        )
 
     def _start_cause(self, name: str) -> Job:
         if name not in QUESTIONS or self.comparison is None:
             raise Refusal(f"the cause {name!r}", ", ".join(QUESTIONS), "Run first, then ask one of these.")
-        comparison = self.comparison
-        self.panel.tell(**{**idle_state(), "phase": "running", "unit": UNITS[name], "note": QUESTIONS[name]})
-        return self._worker.start(lambda job: self._find_cause(job, comparison, name))
+        self._refuse_what_cannot_start()
+        comparison = self._live("a question")
+        return self._begin(lambda job: self._find_cause(job, comparison, name), unit=UNITS[name], note=QUESTIONS[name])
 
-    def _refuse_from_within(self) -> None:
+    def _begin(self, work: Callable[[Job], Any], **shown: Any) -> Job:
+        """Start a job; one that is under way is stopped, and shows nothing from here on."""
+        with self._turn:
+            if self._worker.busy:
+                shown["note"] = "waiting for the step under way …"
+            self.panel.tell(**{**idle_state(), "phase": "running", **shown})
+            return self._worker.start(work)
+
+    def _live(self, what: str) -> Comparison:
+        """The comparison on the screen, where its model is still at hand."""
+        if self.comparison is None:
+            raise Refusal(f"{what} before the first run", "a comparison", "Press Run first.")
+        if self.comparison.pair is not None and self.comparison.pair.model.closed:
+            raise Refusal(f"{what} about a comparison whose model was freed", "a fresh run", "Press Run again first.")
+        return self.comparison
+
+    def _refuse_what_cannot_start(self) -> None:
+        if self._closed:
+            raise Refusal("a run of an Explorer that was closed", "an open one", "Make another: dx.Explorer(…).")
         if threading.current_thread().name == "divexplore-worker":
             raise Refusal(
                 "a run from within a run", "a run from the notebook", "Observe `comparison`, and run afterwards."
@@ -229,21 +251,31 @@ class Explorer(ipywidgets.VBox):
             progress=Progress(lambda changes: self._tell(job, **changes)),
             stop=job.stopped,
         )
-        if not job.replaced:
-            self._show(comparison, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        with self._turn:
+            if not job.replaced:
+                self._show(comparison, seconds)
         return comparison
 
     def _continue(self, job: Job, comparison: Comparison, side: str, step: int, token: int) -> Comparison:
         from divexplore.comparison.compare import compare_traces
 
-        branch = comparison.fork(side, step, token)
+        progress = Progress(lambda changes: self._tell(job, **changes))
+        branch = comparison.fork(
+            side,
+            step,
+            token,
+            progress=lambda done, total, text: progress(side.upper(), done, total, text),
+            stop=job.stopped,
+        )
         against = compare_traces(comparison.a if side == "a" else comparison.b, branch)
-        if not job.replaced and self.strips is not None:
-            self.strips.show_branch(
-                against, f"below: {side.upper()} as it was, and with another token at step {step} (B)"
-            )
-            self._arrange()
-            self.panel.tell(**{**idle_state(), "phase": "done", "spoken": "the branch is below"})
+        with self._turn:
+            if not job.replaced and self.strips is not None:
+                self.strips.show_branch(
+                    against, f"below: {side.upper()} as it was, and with another token at step {step} (B)"
+                )
+                self._arrange()
+                self.panel.tell(**{**idle_state(), "phase": "done", "spoken": "the branch is below"})
         return against
 
     def _find_cause(self, job: Job, comparison: Comparison, name: str) -> None:
@@ -253,11 +285,13 @@ class Explorer(ipywidgets.VBox):
             progress(QUESTIONS[name] if name == "knob" else text, done, total, "")
 
         found = ask(name, comparison, tell, job.stopped)
-        if not job.replaced and self.view is not None:
-            self.set_trait("comparison", found)
-            self.view.show(found, selected=self.view.selected, tab="Cause")
-            self._saved_page.update(self._page())
-            self.panel.tell(**{**idle_state(), "phase": "done", "spoken": f"{QUESTIONS[name]} The tab Cause says it."})
+        with self._turn:
+            if not job.replaced and self.view is not None:
+                self.set_trait("comparison", found)
+                self.view.show(found, selected=self.view.selected, tab="Cause")
+                self._saved_page.update(self._page())
+                told = f"{QUESTIONS[name]} The tab Cause says it."
+                self.panel.tell(**{**idle_state(), "phase": "done", "spoken": told})
 
     def _tell(self, job: Job, **changes: Any) -> None:
         if not job.replaced:
@@ -304,7 +338,15 @@ class Explorer(ipywidgets.VBox):
         if change["new"] and not self._judged:
             self._judged = True
             threading.Thread(target=self._judge_presets, name="divexplore-presets", daemon=True).start()
-        elif change["new"] == 0 and change["old"] and not self._worker.busy:
+        elif change["new"] == 0 and change["old"]:
+            if self._worker.busy:  # a cell that is run again takes its view away for a moment
+                self._worker.when_idle(self._release_off_the_page)
+            else:
+                self._release_off_the_page()
+
+    def _release_off_the_page(self) -> None:
+        """Free the model that was loaded here, unless a view is back or something runs again."""
+        if self._view_count == 0 and not self.busy:
             self._shelf.release()
 
     def _judge_presets(self) -> None:

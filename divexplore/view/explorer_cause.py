@@ -40,6 +40,7 @@ class CausePanel(Strip):
 def prices(comparison: Comparison) -> dict[str, str]:
     """What each question costs for this pair: runs and forwards, and seconds from the speed of the last run."""
     from divexplore.comparison.attribution import expected_runs
+    from divexplore.comparison.decode_paths import samples
 
     pair = comparison.pair
     if pair is None or not len(comparison.a) or not len(comparison.b):
@@ -51,11 +52,15 @@ def prices(comparison: Comparison) -> dict[str, str]:
     runs = expected_runs(pair.config_a, pair.config_b)
     forward = (_seconds(a, len(a)) / len(a) + _seconds(b, len(b)) / len(b)) / 2
     to = "to the split" if comparison.split is not None else f"of {steps} steps"
-    return {
+    found = {
         "knob": f"about {runs} runs {to}, {_about(runs * both / 2)}",
         "operation": f"both runs to step {drift} and {_FORWARDS} forwards, {_about(reached + _WATCHED * _FORWARDS * forward)}",
         "layer": f"two times both runs {to}, {_about(2 * both)}",
     }
+    # a draw may have done what a knob would be blamed for; and nobody looks into a fresh process
+    barred = {"knob"} if samples(a) or samples(b) else set()
+    barred |= {"operation", "layer"} if pair.isolated else set()
+    return {name: price for name, price in found.items() if name not in barred}
 
 
 def ask(

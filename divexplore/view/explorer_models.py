@@ -39,6 +39,8 @@ class Shelf:
     @property
     def takes_ids(self) -> bool:
         """Whether the model passed in has no tokenizer, so that prompts are ids."""
+        if hasattr(self._passed, "num_parameters"):  # a transformers model, which comes alone
+            return True
         return hasattr(self._passed, "tokenizer") and self._passed.tokenizer is None
 
     def get(self, name: str) -> Model:

@@ -91,6 +91,16 @@ class Worker:
         thread.start()
         return job
 
+    def when_idle(self, act: Callable[[], None]) -> None:
+        """Call `act` once no job runs or waits any more, in a thread of its own; no job is stopped for it."""
+
+        def wait() -> None:
+            while (latest := self._latest) is not None and not latest.ended:
+                latest.wait()
+            act()
+
+        threading.Thread(target=wait, name="divexplore-idle", daemon=True).start()
+
     def stop(self) -> None:
         """Ask the job that runs to end."""
         latest = self._latest
