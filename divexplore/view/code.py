@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from divexplore.models.catalog import CATALOG
+
 if TYPE_CHECKING:
     from divexplore.comparison.comparison import Comparison
     from divexplore.trace import Trace
@@ -17,38 +19,55 @@ _QUESTIONS = {"attribution": "attribute", "operations": "trace_ops", "layers": "
 def as_code(comparison: Comparison) -> str:
     """A script that makes this comparison again; its last name is ``comparison``.
 
-    What was asked for is in the records. Of traces that were recorded elsewhere it is not known: then as many steps are
-    asked for as the longer run has, for a run that met its end earlier will meet it again.
+    What was asked for is in the records, but no path of a model or of a file: where one is needed, the script has a line
+    to fill in.
     """
     a, b = comparison.a, comparison.b
-    if a.record is not None or b.record is not None:
-        return _of_records(a, b)
-    branch = b.meta.get("fork") if a.requested == b.requested else None
-    steps = max(_asked(a), 1) if branch else max(_asked(a), _asked(b), 1)
+    branch = b.meta.get("fork") if a.requested == b.requested and not a.meta.get("forced") else None
+    if comparison.evidence_asked is None and not branch:
+        return _of_traces(a, b)
+    head, model = _model(a)
     chat = _chat(a)
-    given = [repr(a.meta["model"]["name"]), _prompt(a), f"a={_call(a.requested)}"]
-    given += [f"b={_call(b.requested)}", f"max_new_tokens={steps}", *chat]
+    steps = _steps(a) if branch else max(_steps(a), _steps(b))
+    given = [model, _prompt(a), f"a={_call(a.requested)}", f"b={_call(b.requested)}"]
+    pair = [*given]
+    given += [f"max_new_tokens={steps}", *chat]
     if branch:
         given.append("evidence='fast'")
-        taken = f'"a", {branch["step"]}, {branch["token_id"]}, {_asked(b)}'
+        taken = f'"a", {branch["step"]}, {branch["token_id"]}, {_steps(b)}'
         then = f"comparison = dx.compare_traces(whole.a, whole.fork({taken}))\n"
-        return f"import divexplore as dx\n\n{_statement('whole', 'compare', given)}{then}"
-    if comparison.evidence_asked is not None:
-        given.append(f"evidence={comparison.evidence_asked!r}")
-    return (
-        f"import divexplore as dx\n\n{_statement('comparison', 'compare', given)}{_cause(comparison, given[:4], chat)}"
-    )
+        return f"{head}{_statement('whole', 'compare', given)}{then}"
+    given.append(f"evidence={comparison.evidence_asked!r}")
+    return f"{head}{_statement('comparison', 'compare', given)}{_cause(comparison, pair, chat)}"
 
 
-def _of_records(a: Trace, b: Trace) -> str:
-    """Records are read again; where their files lie now is for the reader to say."""
-    sides = [
-        f"{name} = dx.read_records({trace.record['file']!r})[{trace.record['number']}]"
-        if trace.record is not None
-        else f"{name} = dx.run({trace.meta['model']['name']!r}, {_prompt(trace)}, {_call(trace.requested)}, {_asked(trace)})"
-        for name, trace in (("a", a), ("b", b))
-    ]
-    return "\n".join(["import divexplore as dx", "", *sides, "comparison = dx.compare_traces(a, b)", ""])
+def _of_traces(a: Trace, b: Trace) -> str:
+    """Each side by itself: it may have a prompt, steps or a model of its own. Records are read again, wherever they lie now."""
+    runs = [trace for trace in (a, b) if trace.record is None]
+    head = _model(runs[0])[0] if runs else "import divexplore as dx\n\n"
+    sides = [f"{name} = {_side(trace)}\n" for name, trace in (("a", a), ("b", b))]
+    return f"{head}{''.join(sides)}comparison = dx.compare_traces(a, b)\n"
+
+
+def _side(trace: Trace) -> str:
+    """The call that makes one trace again."""
+    if trace.record is not None:
+        return f"dx.read_records({trace.record['file']!r})[{trace.record['number']}]"
+    start, config, chat = [_model(trace)[1], _prompt(trace)], _call(trace.requested), _chat(trace)
+    if len(trace) and trace.table["phase"][0] == "score":
+        return f"dx.score({', '.join([*start, str(trace.token_ids), config, *chat])})"
+    if trace.meta.get("forced", 0) >= max(len(trace), 1):
+        return f"dx.force({', '.join([*start, config, str(trace.token_ids), *chat])})"
+    return f"dx.run({', '.join([*start, config, str(_steps(trace)), *chat])})"
+
+
+def _model(trace: Trace) -> tuple[str, str]:
+    """The first lines of a script, and what it calls the model."""
+    facts = trace.meta["model"]
+    name, source = facts["name"], facts.get("source")  # older records do not tell the source
+    if name in CATALOG or source in (None, "the hub"):
+        return "import divexplore as dx\n\n", repr(name)
+    return f"import divexplore as dx\n\nmodel = ...  # fill in: {name!r} came from {source}\n", "model"
 
 
 def _cause(comparison: Comparison, pair: list[str], chat: list[str]) -> str:
@@ -69,8 +88,10 @@ def _cause(comparison: Comparison, pair: list[str], chat: list[str]) -> str:
     return "".join(lines)
 
 
-def _asked(trace: Trace) -> int:
-    return trace.meta.get("max_new_tokens") or len(trace)
+def _steps(trace: Trace) -> int:
+    """How many were asked for; of a trace that was cut short, or that does not tell, how many there are."""
+    asked = None if trace.partial else trace.meta.get("max_new_tokens")
+    return max(asked or len(trace), 1)
 
 
 def _prompt(trace: Trace) -> str:

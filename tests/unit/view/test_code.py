@@ -4,6 +4,7 @@ import dataclasses
 
 import made
 import pytest
+from tiny_models import tiny
 
 import divexplore as dx
 from divexplore.trace import Trace
@@ -43,11 +44,65 @@ def test_the_code_calls_compare_with_what_was_asked(asked):
     }
 
 
-def test_of_records_that_do_not_tell_the_longer_run_counts(asked):
-    comparison = made.comparison(n_steps=60, split=40, b_steps=44)
-    exec(as_code(comparison), {})
-    assert asked["max_new_tokens"] == 60
-    assert "evidence" not in asked
+def test_traces_that_were_compared_are_made_side_by_side(monkeypatch):
+    calls = []
+    monkeypatch.setattr(dx, "run", lambda *given, **named: calls.append((given, named)), raising=False)
+    monkeypatch.setattr(dx, "compare_traces", lambda a, b: "compared", raising=False)
+    names: dict[str, object] = {}
+    exec(as_code(made.comparison(n_steps=60, split=40, b_steps=44)), names)
+    assert names["comparison"] == "compared"
+    assert [given[3] for given, _ in calls] == [60, 44]
+
+
+def sides(model):
+    """Pairs of traces that no `dx.compare` made, by what parts them."""
+    one = dx.run(model, "The giant", {"dtype": "float32"}, 5)
+    return {
+        "another prompt": (one, dx.run(model, "A giant", {"dtype": "float32"}, 5)),
+        "more steps": (one, dx.run(model, "The giant", {"dtype": "float32"}, 9)),
+        "forced": (one, dx.force(model, "The giant", {"dtype": "bfloat16"}, one.token_ids)),
+        "scored": (one, dx.score(model, "The giant", one.token_ids, {"dtype": "float32"})),
+    }
+
+
+@pytest.mark.parametrize("what", ["another prompt", "more steps", "forced", "scored"])
+def test_a_pair_of_traces_comes_out_the_same_again(fairy_tales, what):
+    first = dx.compare_traces(*sides(fairy_tales)[what])
+    names: dict[str, object] = {}
+    exec(as_code(first), names)
+    again = names["comparison"]
+    assert (again.verdict, again.why) == (first.verdict, first.why)
+    for side in ("a", "b"):
+        assert getattr(again, side).table["row_hash"].to_list() == getattr(first, side).table["row_hash"].to_list()
+
+
+def test_a_model_that_no_name_gets_back_is_to_be_filled_in(tmp_path):
+    net = tiny("llama", 64, 1)
+    net.save_pretrained(tmp_path / "mine")
+    for model, told in ((str(tmp_path / "mine"), "'mine' came from a folder"), (net, "came from memory")):
+        first = dx.compare(model, [1, 2, 3], {}, {"batch_size": 2}, 3, evidence="fast")
+        code = as_code(first)
+        assert told in code
+        assert str(tmp_path) not in code
+        with pytest.raises(dx.Refusal, match="a model of type ellipsis"):
+            exec(code, {})
+        names: dict[str, object] = {"given": model}
+        exec(code.replace("model = ...", "model = given"), names)
+        assert names["comparison"].a.token_ids == first.a.token_ids
+
+
+def test_of_a_stopped_run_as_many_steps_are_asked_for_as_there_are(fairy_tales):
+    seen = []
+    first = dx.compare(
+        fairy_tales,
+        "The giant",
+        **PAIR,
+        max_new_tokens=500,
+        progress=lambda *step: seen.append(step),
+        stop=lambda: len(seen) > 3,
+    )
+    assert first.a.partial
+    assert f"max_new_tokens={len(first.a)}," in as_code(first)
 
 
 @pytest.mark.parametrize(("steps", "evidence"), [(12, "default"), (3, "fast")])
