@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from divexplore.comparison.records import greedy_by_request, is_record, values_at
+from divexplore.comparison.records import (
+    greedy_by_request,
+    is_record,
+    only_the_end,
+    other_processors,
+    pieces_of,
+    shorter_first,
+    values_at,
+)
 
 if TYPE_CHECKING:
     from divexplore.comparison.comparison import Split
     from divexplore.trace import Trace
 
-__all__ = ["Limit", "joins", "temperature_ratio", "unsupported"]
+__all__ = ["Limit", "joins", "other_ends", "temperature_ratio", "unsupported"]
 
-_OF_MEASURING = {"logprobs", "top_logprobs", "n_probs", "stream", "stream_options", "return_token_ids", "top_n_tokens"}
+_OF_STREAMING = {"stream", "stream_options"}
+_OF_MEASURING = _OF_STREAMING | {
+    "decoder_input_details",
+    "details",
+    "logprobs",
+    "n_probs",
+    "return_token_ids",
+    "return_tokens",
+    "top_logprobs",
+    "top_n_tokens",
+}
+_SHOWN = 40  # characters of what a side's tokens hold beside its text
 _SCATTER = 0.02  # of the gaps: a batch moves them by less, another model by far more
 _NEAR_ONE = 0.05  # two dtypes of one model stay within a hundredth
 _ENOUGH = 8  # gaps, over at least two steps
@@ -56,7 +75,9 @@ def unsupported(a: Trace, b: Trace, common: int, split: Split | None) -> Limit |
     found = _temperature(a, b, common) or _identity(a, b, common) or _recut(a, b, split)
     if found is not None:
         return found
-    return _gap(a, b, split) if split is not None else _no_values(a, b, common)
+    if split is not None:
+        return _gap(a, b, split) if other_processors(a, b) is None else None
+    return _uneven_end(a, b, common) or _no_values(a, b, common)
 
 
 def temperature_ratio(a: Trace, b: Trace, steps: int) -> float | None:
@@ -107,14 +128,20 @@ def joins(a: Trace, b: Trace, step: int) -> str | None:
 
 
 def _text_only(a: Trace, b: Trace, bare: list[str]) -> Limit:
-    texts = a.text, b.text
-    held = f"{' and '.join(bare)} {'hold' if len(bare) > 1 else 'holds'} a text without tokens"
+    sides = {"A": a, "B": b}
+    texts = _told(a), _told(b)
+    beside = [words for name, trace in sides.items() if (words := _beside(name, trace))]
+    held = "; ".join([f"{' and '.join(bare)} {'hold' if len(bare) > 1 else 'holds'} a text without tokens", *beside])
     again = "Record ids or log-probabilities on both sides; a text is never tokenised again, since another cut gives other ids."
     if texts[0] == texts[1]:
         return Limit(f"{held}: no step can be compared. The texts are the same over {len(texts[0])} characters.", again)
     at = next((i for i, (x, y) in enumerate(zip(*texts, strict=False)) if x != y), min(map(len, texts)))
     words = f"the texts part at character {at}: A {texts[0][at : at + 20]!r}, B {texts[1][at : at + 20]!r}"
-    if len(bare) == 2 or not _same_but_for_measuring(a, b):
+    early = [name for name, trace in sides.items() if trace.partial]
+    if early:
+        words += f", but {' and '.join(early)} ended early"
+    measured = a if bare == ["B"] else b
+    if len(bare) == 2 or early or not _same_but_for_measuring(measured, sides[bare[0]]):
         return Limit(f"{held}: no step can be compared; {words}.", again)
     sure = all(greedy_by_request(trace) is True for trace in (a, b))
     doubt = "" if sure else " Whether both were greedy is not known, so a sampler may have done it too."
@@ -127,12 +154,90 @@ def _text_only(a: Trace, b: Trace, bare: list[str]) -> Limit:
     )
 
 
-def _same_but_for_measuring(a: Trace, b: Trace) -> bool:
-    requests = [(trace.record or {}).get("request") for trace in (a, b)]
+def _told(trace: Trace) -> str:
+    """What the engine reports as the text: its tokens may hold special ones, thinking and a leading space beside it."""
+    return trace.text if trace.record is None or trace.record["text"] is None else str(trace.record["text"])
+
+
+def _beside(name: str, trace: Trace) -> str | None:
+    """What a side's tokens hold that its text leaves out, in words."""
+    told, joined = _told(trace), trace.text
+    if trace.record is None or not told or joined == told or told not in joined:
+        return None
+    before, _, after = joined.partition(told)
+    left = " and ".join(
+        repr(piece if len(piece) <= _SHOWN else piece[:_SHOWN] + "…") for piece in (before, after) if piece
+    )
+    return f"{name}'s tokens hold {left} beside its text (a special token, thinking, a stop word or a space)"
+
+
+def _same_but_for_measuring(measured: Trace, bare: Trace) -> bool:
+    """Whether one request asked for log-probabilities where the other did not, and for nothing else besides."""
+    requests = [(trace.record or {}).get("request") for trace in (measured, bare)]
     if None in requests:
         return False
-    one, other = ({k: v for k, v in (r or {}).items() if k not in _OF_MEASURING} for r in requests)
-    return one == other
+    (asked, one), (unasked, other) = (_measuring_apart(request or {}) for request in requests)
+    return one == other and asked != unasked
+
+
+def _measuring_apart(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a request asks to be told, and the rest of it."""
+    asked: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in request.items():
+        if isinstance(value, Mapping):
+            asked[name], rest[name] = _measuring_apart(value)
+        elif name not in _OF_MEASURING:
+            rest[name] = value
+        elif name not in _OF_STREAMING and value is not None and value is not False:
+            asked[name] = value
+    return asked, rest
+
+
+def _uneven_end(a: Trace, b: Trace, common: int) -> Limit | None:
+    """One stream ends by itself where the other goes on: a divergence whose token has no row on the side that ended."""
+    ends = shorter_first(a, b)
+    if ends is None:
+        return None
+    (name, short), (other, long) = ends
+    if short.record is None or only_the_end(short, long):
+        return None
+    next_token = long.texts[common]
+    if short.finish_reason == "eos" and not short.partial and other_ends(a, b) is None:
+        return Limit(
+            f"The tokens agree over {common} steps, then {name} ended where {other} went on with {next_token!r}: the "
+            "end-of-sequence token has no row in the record, so how near the two were is not recorded.",
+            "Repeat both sides with the end-of-sequence token ignored (ignore_eos), or in an engine that gives the end a row.",
+        )
+    limits = [(trace.record or {}).get("limit") for trace in (short, long)]
+    if short.finish_reason == long.finish_reason == "length" and limits[0] is not None and limits[0] == limits[1]:
+        return Limit(
+            f"Both sides ended by length under one limit of {limits[0]} tokens, but {name} holds {len(short)} rows and {other} "
+            f"{len(long)}: {name}'s record lacks some.",
+            "Record it again; without streaming no row is lost between two chunks.",
+        )
+    return None
+
+
+def other_ends(a: Trace, b: Trace) -> str | None:
+    """How the rules that end a stream differ as they were asked for, in words; ``None`` where they do not, or nobody knows.
+
+    A limit that the shorter side did not reach ended nothing.
+    """
+    records = [trace.record or {} for trace in (a, b)]
+    stops = [record.get("stops") for record in records]
+    if None in stops:
+        return None
+    limits = [record.get("limit") for record in records]
+    of_shorter = limits[0] if len(a) <= len(b) else limits[1]
+    reached = limits[0] != limits[1] and of_shorter is not None and min(len(a), len(b)) >= of_shorter
+    if stops[0] == stops[1] and not reached:
+        return None
+    told = []
+    for name, stop, limit in zip("AB", stops, limits, strict=True):
+        words = [*(stop or ()), *([] if limit is None or not reached else [f"at most {limit} tokens"])]
+        told.append(f"{name} {', '.join(words) or 'none asked for'}")
+    return "; ".join(told)
 
 
 def _temperature(a: Trace, b: Trace, common: int) -> Limit | None:
@@ -155,9 +260,9 @@ def _identity(a: Trace, b: Trace, common: int) -> Limit | None:
             continue
         lost = [step for step in record["unidentified"] if step < common]
         if lost:
+            how = "has lost its bytes (U+FFFD)" if trace.texts[lost[0]] else "has neither a text nor bytes"
             return Limit(
-                f"{name}'s token at step {lost[0]} has lost its bytes (U+FFFD): nobody can say whether both sides took the "
-                "same one.",
+                f"{name}'s token at step {lost[0]} {how}: nobody can say whether both sides took the same one.",
                 "Record token ids or bytes.",
             )
         if record["identity"] == "text":
@@ -222,14 +327,8 @@ def _entries(trace: Trace, step: int) -> int:
 
 def _pieces(trace: Trace, start: int) -> list[bytes] | None:
     pieces: list[bytes] = []
-    for piece in _keys(trace, start):
+    for piece in pieces_of(trace)[start:]:
         if piece is None:
             return None
         pieces.append(piece)
     return pieces or None
-
-
-def _keys(trace: Trace, start: int) -> Iterator[bytes | None]:
-    for raw, text in trace.table.select("bytes", "text")[start:].iter_rows():
-        lost = raw is None and ("\N{REPLACEMENT CHARACTER}" in text or "⟨" in text)
-        yield None if lost else raw if raw is not None else text.encode("utf-8", errors="surrogatepass")

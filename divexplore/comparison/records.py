@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from divexplore.comparison.decode_paths import samples
+from divexplore.comparison.decode_paths import decode_path, samples
 from divexplore.trace import synthetic_id
 
 if TYPE_CHECKING:
@@ -20,13 +21,20 @@ __all__ = [
     "greedy_by_request",
     "guards_of_records",
     "is_record",
+    "one_sided_infinity",
+    "only_the_end",
+    "other_processors",
+    "pieces_of",
     "prompts_differ",
     "same_ids",
     "sentences_of_records",
+    "shorter_first",
+    "uneven_ends",
     "values_at",
 ]
 
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
+_MOVES_SCORES = ("repetition_penalty", "suppress_tokens")  # of a run of our own, as its decode path names them
 
 
 def is_record(*traces: Trace) -> bool:
@@ -142,6 +150,31 @@ def greedy_by_request(trace: Trace) -> str | bool | None:
     return "; ".join(reasons) or record.get("greedy")
 
 
+def other_processors(a: Trace, b: Trace) -> str | None:
+    """How what moves the scores before the choice differs, in words; ``None`` where it does not, or nobody knows."""
+    found = _processors(a), _processors(b)
+    if None in found or found[0] == found[1]:
+        return None
+    return "; ".join(f"{name} {', '.join(words or ()) or 'none'}" for name, words in zip("AB", found, strict=True))
+
+
+def _processors(trace: Trace) -> list[str] | None:
+    if trace.record is not None:
+        return trace.record.get("processors")
+    return [word for word in decode_path(trace).split(", ") if word.startswith(_MOVES_SCORES)]
+
+
+def one_sided_infinity(a: Trace, b: Trace, steps: int) -> tuple[int, str, int] | None:
+    """The first step at which a token's log-probability is minus infinity on one side only: step, that side, and the id."""
+    for step in range(steps):
+        of_a, of_b = values_at(a, step), values_at(b, step)
+        for token_id in sorted(of_a.keys() & of_b.keys()):
+            infinite = math.isinf(of_a[token_id]), math.isinf(of_b[token_id])
+            if infinite[0] != infinite[1]:
+                return step, "A" if infinite[0] else "B", token_id
+    return None
+
+
 def guards_of_records(a: Trace, b: Trace) -> dict[str, tuple[bool | None, str]]:
     """The checks that a record answers otherwise than a run, or not at all."""
     if not is_record(a, b):
@@ -154,6 +187,8 @@ def guards_of_records(a: Trace, b: Trace) -> dict[str, tuple[bool | None, str]]:
         differ = prompts_differ(a, b)
         words = "The prompts' texts differ." if differ else "The records do not hold the ids of both prompts."
         checks["prompt_ids"] = (False if differ else None, words)
+    if not prompts_differ(a, b) and (infinite := one_sided_infinity(a, b, _common(a, b))) is not None:
+        checks["finite"] = (False, f"A log-probability of step {infinite[0]} is infinite on {infinite[1]} only.")
     said = {name: greedy_by_request(trace) for name, trace in (("A", a), ("B", b))}
     wrong = [f"{name}: {what}" for name, what in said.items() if isinstance(what, str)]
     if wrong:
@@ -175,15 +210,72 @@ def sentences_of_records(a: Trace, b: Trace, steps: pl.DataFrame, split: int | N
         ("delta_logprob", "of the token taken"),
         ("delta_listed", f"over ids that both sides list (lists of {_longest(a)} and {_longest(b)}: no epsilon)"),
     ):
-        known = before.drop_nulls(name) if name in before.columns else before.clear()
+        known = before.filter(before[name].is_finite()) if name in before.columns else before.clear()
         if known.height:
             step, value = known.select("step", name).sort(name, descending=True, maintain_order=True).row(0)
             where = f" at step {step}" if value else ""
             when = "" if split is None else " before the split"
             found.append(f"largest |Δlogprob| {what}: {value:.4g} nats{where}, of {known.height} steps{when}")
+    if (uneven := uneven_ends(a, b)) is not None:
+        found.append(uneven)
     for name, trace in (("A", a), ("B", b)):
         found += [f"{name}: {warning}" for warning in trace.meta["warnings"]] if trace.record is not None else []
     return found
+
+
+def pieces_of(trace: Trace) -> list[bytes | None]:
+    """The bytes of each token taken; ``None`` where they were lost."""
+    found: list[bytes | None] = []
+    for raw, text in trace.table.select("bytes", "text").iter_rows():
+        lost = raw is None and (_REPLACED in text or "⟨" in text)
+        found.append(None if lost else raw if raw is not None else text.encode("utf-8", errors="surrogatepass"))
+    return found
+
+
+def shorter_first(a: Trace, b: Trace) -> tuple[tuple[str, Trace], tuple[str, Trace]] | None:
+    """Both sides by name, where all tokens of one are the first tokens of the other, which has more."""
+    if len(a) == len(b) or not min(len(a), len(b)):
+        return None  # a record may be a text without tokens
+    sides = ("A", a), ("B", b)
+    short, long = sides if len(a) < len(b) else sides[::-1]
+    return (short, long) if long[1].token_ids[: len(short[1])] == short[1].token_ids else None
+
+
+def only_the_end(short: Trace, long: Trace) -> bool:
+    """Whether what the longer side has more is only its end, which some engines give a row and others do not."""
+    if long.finish_reason != "eos" or short.finish_reason != "eos":
+        return False
+    if long.record is None:
+        return len(long) == len(short) + 1
+    before = pieces_of(long)[: len(short)]
+    told = long.record["text"]
+    known = [piece for piece in before if piece is not None]
+    return told is not None and len(known) == len(before) and _stripped(known) == told.strip()
+
+
+def uneven_ends(a: Trace, b: Trace) -> str | None:
+    """What is open where one of two equal streams is longer, in words; ``None`` where they part, or end together."""
+    ends = shorter_first(a, b) if is_record(a, b) else None
+    if ends is None:
+        return None
+    (name, short), (other, long) = ends
+    following = long.texts[len(short)]
+    if only_the_end(short, long):
+        return f"{other} has a row for its end, {following!r}, and {name} has none"
+    how = f"by {short.finish_reason}" if short.finish_reason != "unknown" else "why is not recorded"
+    if short.partial:
+        how = f"cut short: {short.meta['error'] or 'stopped'}"
+    return f"{name} ends after {len(short)} of {len(long)} tokens ({how}), where {other} goes on with {following!r}"
+
+
+def _common(a: Trace, b: Trace) -> int:
+    """Steps of the common prefix, the split included."""
+    pairs = enumerate(zip(a.token_ids, b.token_ids, strict=False))
+    return next((step + 1 for step, (x, y) in pairs if x != y), min(len(a), len(b)))
+
+
+def _stripped(pieces: Sequence[bytes]) -> str:
+    return b"".join(pieces).decode("utf-8", errors="replace").strip()
 
 
 def _apart(a: float, b: float) -> float:

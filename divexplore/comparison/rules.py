@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 from divexplore.comparison.decode_paths import GREEDY, OF_CHOICE, decode_path
 from divexplore.comparison.ladder import differing_knobs
-from divexplore.comparison.record_limits import unsupported
-from divexplore.comparison.records import constant_values, is_record, prompts_differ
+from divexplore.comparison.record_limits import other_ends, unsupported
+from divexplore.comparison.records import (
+    constant_values,
+    is_record,
+    one_sided_infinity,
+    other_processors,
+    prompts_differ,
+    uneven_ends,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -166,6 +173,14 @@ def invalid(case: Case) -> Finding | None:
                 f"At step {step} a logit is infinite on one side only.",
                 "Look for a mask or an overflow that only one side has.",
             )
+    infinite = one_sided_infinity(case.a, case.b, case.common) if case.recorded else None
+    if infinite is not None:
+        step, side, token_id = infinite
+        text = (case.a if side == "A" else case.b).meta["texts"].get(str(token_id))
+        return Finding(
+            f"At step {step} the log-probability of {text!r} is minus infinity on {side} only.",
+            "Look for a mask, an overflow, or a filter before the values (top_k, top_p, a bias) that only one side has.",
+        )
     return None
 
 
@@ -197,12 +212,22 @@ def policy(case: Case) -> Finding | None:
                 f"below the raw maximum {float(trace.top_logits[step, 0]):.6g}.",
                 "Read what follows as a branch that a person forced, not as a divergence.",
             )
+        others = other_processors(a, b) if case.recorded else None
+        if others is not None:
+            return Finding(
+                f"The runs part at step {step}, and what moves the scores before the choice differs: {others}. Whether the "
+                "recorded values are from before it is not told, so it is not shown that it chose here.",
+                "Ask both sides for the same penalties, biases and constraints, and compare again.",
+                inconclusive=True,
+            )
         return None
     ended = {a.finish_reason, b.finish_reason}
-    if ended == {"eos", "length"} or (ended == {"length"} and len(a) != len(b)):
+    asked = other_ends(a, b) if case.recorded else None
+    uneven = len(a) != len(b) and (ended == {"length"} or asked is not None)
+    if ended == {"eos", "length"} or uneven:
         return Finding(
             f"The tokens agree over {case.common} steps, but A ended by {a.finish_reason} after {len(a)} and B by "
-            f"{b.finish_reason} after {len(b)}: the stop rules differ.",
+            f"{b.finish_reason} after {len(b)}: the stop rules differ{'' if asked is None else f' ({asked})'}.",
             "Compare the end-of-sequence ids and the number of new tokens of both sides.",
         )
     return None
@@ -318,11 +343,12 @@ def identical(case: Case) -> Finding | None:
     if case.recorded:
         values = "not every log-probability was recorded" if unknown else "equal recorded log-probabilities"
         measure = f"Equal tokens {'but' if unknown else 'and'} {values}"
-    steps = _steps(case.common)
+    uneven = uneven_ends(case.a, case.b)
+    over = _steps(case.common) + ("" if uneven is None else f", but {uneven}")
     return Finding(
-        f"{measure} over {steps}; no divergence in {steps} is not determinism.",
+        f"{measure} over {over}; no divergence in {_steps(case.common)} is not determinism.",
         "Try more steps, other prompts, or another pair.",
-        inconclusive=unknown,
+        inconclusive=unknown or uneven is not None,
     )
 
 

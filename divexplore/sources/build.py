@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from divexplore.models.tokens import visible
-from divexplore.sources.asked import decode_words, greedy, not_echoed, parameters, prompt_of
+from divexplore.sources.asked import (
+    decode_words,
+    greedy,
+    limit,
+    not_echoed,
+    parameters,
+    processors,
+    prompt_of,
+    stops,
+)
 from divexplore.sources.entries import Choice, Row, Token
 from divexplore.trace import FORMAT, Trace, synthetic_id, trace_schema
 
@@ -168,6 +177,7 @@ def _meta(
     texts: dict[str, str],
 ) -> dict[str, Any]:
     text, ids, chat = prompt_of(request)
+    asked_of = request, choice.shape, choice.echoed
     asked = parameters(request, choice.shape)
     kinds = {
         kind: [index for index, step in enumerate(steps) if step.chosen.kind == kind]
@@ -186,8 +196,11 @@ def _meta(
         "finish": choice.finish,
         "request": None if request is None else dict(request),
         "echoed": choice.echoed,
-        "greedy": greedy(request, choice.shape, choice.echoed),
-        "not_echoed": not_echoed(request, choice.shape, choice.echoed),
+        "greedy": greedy(*asked_of),
+        "not_echoed": not_echoed(*asked_of),
+        "processors": processors(*asked_of),
+        "stops": stops(*asked_of),
+        "limit": limit(*asked_of),
         "chosen_without_value": {kind: found for kind, found in kinds.items() if found},
         "floors": sum(token.kind == "floor" for row in choice.rows for token in (row.chosen, *row.others)),
         "unidentified": [
@@ -197,7 +210,9 @@ def _meta(
         "lossy": [index for index, step in enumerate(steps) if step.repeated],
         **choice.facts,
     }
-    nan = kinds["nan"]
+    # one beside the token taken spoils the choice as well; a token and its own entry in the list are counted once
+    counts = [max(row.chosen.kind == "nan", sum(token.kind == "nan" for token in row.others)) for row in choice.rows]
+    nan = [index for index, count in enumerate(counts) if count]
     return {
         "format": FORMAT,
         "model": {
@@ -217,22 +232,36 @@ def _meta(
             "computing_dtype": "unknown",
             "recorded": choice.shape,
             "model": choice.model or "unknown",
-            "decode": decode_words(request, choice.shape, choice.echoed),
+            "decode": decode_words(*asked_of),
             "seed": {**asked, **choice.echoed}.get("seed"),
+            **_ends(record),
             **{name: value for name, value in labels.items() if name == "arm"},
         },
         "rows": [],
         "forced": 0,
-        "max_new_tokens": asked.get("max_tokens", asked.get("n_predict", asked.get("num_predict"))),
-        "finish_reason": _FINISH.get(choice.finish or "", choice.finish or "unknown"),
-        "partial": False,
-        "error": None,
-        "invalid": {"step": nan[0], "nan": len(nan), "positive_infinite": 0} if nan else None,
+        "max_new_tokens": limit(*asked_of),
+        "finish_reason": _finish(choice.finish),
+        "partial": choice.cut is not None,
+        "error": choice.cut,
+        "invalid": {"step": nan[0], "nan": sum(counts), "positive_infinite": 0} if nan else None,
         "warnings": [*choice.notes, *_warnings(choice, steps, placeholder)],
         "snapshot": {},
         "texts": texts,
         "record": record,
     }
+
+
+def _finish(word: Any) -> str:
+    """Why a completion ended, in our words where there is one, else in the engine's."""
+    return _FINISH.get(word, word) if isinstance(word, str) and word else "unknown"
+
+
+def _ends(record: Mapping[str, Any]) -> dict[str, str]:
+    """What was asked to end the stream, in words; nothing where it is not known."""
+    if record["stops"] is None:
+        return {}
+    words = [*record["stops"], *([] if record["limit"] is None else [f"at most {record['limit']} tokens"])]
+    return {"ends": ", ".join(words) or "as the engine has it"}
 
 
 def _warnings(choice: Choice, steps: Sequence[_Step], placeholder: bool) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from divexplore.errors import FormatError
 
-__all__ = ["Choice", "Row", "Token", "token_of"]
+__all__ = ["Choice", "Row", "Token", "ids_of", "is_id", "same_id", "token_of"]
 
 _FLOORS = (-9999.0, -100.0)  # "not within the top 20" of OpenAI and vLLM, "none" of mlx servers
 _FLOOR_BELOW = -1e30  # -FLT_MAX of llama.cpp among them
@@ -88,6 +88,8 @@ class Choice:
         What else was recorded, as plain JSON values.
     notes
         What a reader should know, a sentence each.
+    cut
+        Why it is not whole; ``None`` where it is.
     """
 
     shape: str
@@ -102,6 +104,7 @@ class Choice:
     echoed: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    cut: str | None = None
 
 
 def token_of(
@@ -129,14 +132,53 @@ def token_of(
         text, token_id = None, int(match[1])
     if match := _ESCAPED.fullmatch(text or ""):
         raw = list(bytes.fromhex(match[1].replace("\\x", "")))
-    if token_id is not None and (type(token_id) is not int or not 0 <= token_id < 2**31):
+    if token_id is not None and not is_id(token_id):
         raise _not("a token id", token_id, where)
-    try:
-        known = None if raw is None else bytes(raw)
-    except (TypeError, ValueError):
-        raise _not("a list of bytes", raw, where) from None
+    # `bytes` would also take a number, and make as many zeros of it
+    if raw is not None and not (isinstance(raw, list) and all(type(byte) is int and 0 <= byte < 256 for byte in raw)):
+        raise _not("a list of bytes", raw, where, "a list of numbers from 0 to 255, or null")
+    known = bytes(raw) if raw or (raw is not None and not text) else None  # no bytes of a text are none recorded
     value, kind = _value(logprob, where, probability)
     return Token(text, token_id, known, value, kind)
+
+
+def ids_of(given: Any, what: str, where: str) -> tuple[int, ...]:
+    """Token ids as a list of a record has them; none where there is no list.
+
+    Raises
+    ------
+    FormatError
+        On what is no list of token ids.
+    """
+    if given is None:
+        return ()
+    if not isinstance(given, list):
+        raise _not(what, given, where, "a list of token ids")
+    if wrong := [token for token in given if not is_id(token)]:
+        raise _not(f"a token id of {what}", wrong[0], where, "numbers from 0 to 2147483647")
+    return tuple(given)
+
+
+def is_id(value: Any) -> bool:
+    """Whether a value can be a token id."""
+    return type(value) is int and 0 <= value < 2**31
+
+
+def same_id(token: Token, token_id: int, where: str) -> Token:
+    """The token with the engine's id for it.
+
+    Raises
+    ------
+    FormatError
+        Where its own entry has another one.
+    """
+    if token.id is not None and token.id != token_id:
+        raise FormatError(
+            f"{where} has the id {token.id} in its entry and {token_id} in the list of token ids",
+            "one id for a token",
+            "Record it again: one of the two lists is shifted.",
+        )
+    return replace(token, id=token_id)
 
 
 def _value(raw: Any, where: str, probability: bool) -> tuple[float | None, str]:
@@ -165,5 +207,7 @@ def _value(raw: Any, where: str, probability: bool) -> tuple[float | None, str]:
     return value, "value"
 
 
-def _not(what: str, found: Any, where: str) -> FormatError:
-    return FormatError(f"{where} has {str(found)[:60]!r} for {what}", what, "Look at the file, or record it again.")
+def _not(what: str, found: Any, where: str, allowed: str | None = None) -> FormatError:
+    return FormatError(
+        f"{where} has {str(found)[:60]!r} for {what}", allowed or what, "Look at the file, or record it again."
+    )

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from divexplore.errors import FormatError
-from divexplore.sources.entries import Choice, Row, token_of
+from divexplore.sources.entries import Choice, Row, ids_of, same_id, token_of
 
-__all__ = ["openai_choices", "row_of"]
+__all__ = ["named", "openai_choices", "row_of"]
 
 
 def openai_choices(response: dict[str, Any], request: Mapping[str, Any] | None, where: str) -> list[Choice]:
@@ -31,46 +31,88 @@ def row_of(entry: Any, where: str) -> Row:
 def _choice(part: dict[str, Any], response: dict[str, Any], request: Mapping[str, Any], where: str) -> Choice:
     legacy = "text" in part
     message = part.get("message") or {}
-    logprobs = part.get("logprobs") or {}
-    ids: Sequence[int] | None = part.get("token_ids")
-    prompt_ids = part.get("prompt_token_ids") or response.get("prompt_token_ids") or ()
-    echo = len(prompt_ids) or (response.get("usage") or {}).get("prompt_tokens") if request.get("echo") else 0
-    if echo is None:
-        raise FormatError(
-            f"{where} repeats the prompt and does not tell where it ends",
-            "records without echo, or with usage.prompt_tokens",
-            "Record it without echo.",
-        )
-    if isinstance(logprobs.get("content"), list):
+    logprobs = _arrays_of(part.get("logprobs"), where)
+    prompt_ids = ids_of(part.get("prompt_token_ids") or response.get("prompt_token_ids"), "prompt_token_ids", where)
+    if logprobs.get("content") is not None:
         rows = [row_of(entry, f"{where}, token {index}") for index, entry in enumerate(logprobs["content"])]
-    elif isinstance(logprobs.get("tokens"), list):
-        rows = _arrays(logprobs, where)[echo:]
+    elif logprobs.get("tokens") is not None:
+        rows = _arrays(logprobs, where)
+        rows = rows[_prompt_length(prompt_ids, response, len(rows), where) :] if request.get("echo") else rows
     else:
         rows = []
-    if ids is not None and rows and len(ids) != len(rows):
+    ids = None if part.get("token_ids") is None else ids_of(part["token_ids"], "token_ids", where)
+    error = part.get("error") or response.get("error")
+    return Choice(
+        shape="OpenAI completions" if legacy else "OpenAI chat completions",
+        index=_index(part.get("index"), where),
+        text=part.get("text") if legacy else message.get("content"),
+        rows=tuple(rows if ids is None else named(rows, ids, where)),
+        finish=part.get("finish_reason"),
+        prompt_ids=prompt_ids,
+        model=response.get("model"),
+        facts={name: part[name] for name in ("stop_reason",) if part.get(name) is not None},
+        cut=getattr(part, "cut", None) or (f"the engine reported an error: {str(error)[:200]}" if error else None),
+    )
+
+
+def named(rows: Sequence[Row], ids: Sequence[int], where: str) -> list[Row]:
+    """The rows with the engine's ids for the tokens taken; of ids alone, rows that hold nothing else.
+
+    Raises
+    ------
+    FormatError
+        Where there are more of one than of the other, or a row has another id.
+    """
+    if rows and len(ids) != len(rows):
         raise FormatError(
             f"{where} has {len(rows)} log-probabilities beside {len(ids)} token ids",
             "as many of one as of the other",
             "Record it again: a row too many or too few would shift every value behind it.",
         )
-    if ids is not None:
-        bare = rows or [Row(token_of(None, None, where)) for _ in ids]
-        rows = [_named(row, token, f"{where}, token {index}") for index, (row, token) in enumerate(zip(bare, ids))]
-    return Choice(
-        shape="OpenAI completions" if legacy else "OpenAI chat completions",
-        index=part.get("index", 0),
-        text=part.get("text") if legacy else message.get("content"),
-        rows=tuple(rows),
-        finish=part.get("finish_reason"),
-        prompt_ids=tuple(prompt_ids),
-        model=response.get("model"),
-        facts={name: part[name] for name in ("stop_reason",) if part.get(name) is not None},
-    )
+    return [
+        replace(row, chosen=same_id(row.chosen, token, f"{where}, token {index}"))
+        for index, (row, token) in enumerate(zip(rows or [Row(token_of(None, None, where)) for _ in ids], ids))
+    ]
 
 
-def _named(row: Row, token_id: Any, where: str) -> Row:
-    """The row with the engine's id for the token taken."""
-    return replace(row, chosen=replace(row.chosen, id=token_of(None, None, where, token_id=token_id).id))
+def _arrays_of(logprobs: Any, where: str) -> dict[str, Any]:
+    """The arrays beside a choice; none where it has none."""
+    if logprobs is None:
+        return {}
+    if not isinstance(logprobs, dict):
+        raise FormatError(f"{where} has {str(logprobs)[:60]!r} for logprobs", "an object or null", "Record it again.")
+    for name in ("content", "tokens", "token_logprobs", "top_logprobs"):
+        if not isinstance(logprobs.get(name), list | None):
+            raise FormatError(
+                f"{where} has {str(logprobs[name])[:60]!r} for logprobs.{name}", "a list or null", "Record it again."
+            )
+    return logprobs
+
+
+def _prompt_length(prompt_ids: Sequence[int], response: Mapping[str, Any], rows: int, where: str) -> int:
+    """How many of the rows are the prompt's, where a completion repeats it."""
+    known = len(prompt_ids) or (response.get("usage") or {}).get("prompt_tokens")
+    if known is None:
+        raise FormatError(
+            f"{where} repeats the prompt and does not tell where it ends",
+            "records without echo, or with usage.prompt_tokens",
+            "Record it without echo.",
+        )
+    if type(known) is not int or not 0 <= known <= rows:
+        raise FormatError(
+            f"{where} repeats a prompt of {known!r} tokens in {rows} rows",
+            f"from 0 to {rows}",
+            "Record it without echo.",
+        )
+    return known
+
+
+def _index(index: Any, where: str) -> int:
+    if index is None:
+        return 0
+    if type(index) is not int or index < 0:
+        raise FormatError(f"{where} has {str(index)[:60]!r} for index", "a number from 0", "Record it again.")
+    return index
 
 
 def _arrays(logprobs: Mapping[str, Any], where: str) -> list[Row]:

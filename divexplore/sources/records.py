@@ -11,12 +11,13 @@ from typing import Any
 from divexplore.errors import FormatError, Refusal
 from divexplore.sources.build import trace_of
 from divexplore.sources.shapes import SHAPES, choices_of
-from divexplore.sources.stream import is_sse, joined_lines, joined_sse
+from divexplore.sources.stream import is_sse, joined_sse, lines_of, whole_responses
 from divexplore.trace import Trace
 
 __all__ = ["read_records"]
 
 _ENVELOPE = {"request", "response", "sse"}
+_DEEPEST = 100  # levels; a saved tool's schema is the deepest part of a record
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -61,49 +62,58 @@ def read_records(path: str | Path) -> list[Trace]:
             f"{path.name} is no UTF-8 text ({error.reason})", SHAPES, "Name a file of records."
         ) from error
     traces: list[Trace] = []
-    for where, item in _items(text, path.name):
-        request, response, labels = _opened(item, where)
-        try:
-            choices = choices_of(response, request, where)
-            for choice in choices:
+    where = path.name
+    try:
+        for where, item in _items(text, path.name):
+            request, response, labels = _opened(item, where)
+            for choice in choices_of(response, request, where):
                 place = {"file": path.name, "number": len(traces), "place": where}
                 traces.append(trace_of(choice, request, labels, place))
-        except Refusal:
-            raise
-        except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(
-                f"{where} has a known shape, but not its fields ({error})", SHAPES, "Record it again."
-            ) from error
+    except Refusal:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+        raise FormatError(
+            f"{where} has a known shape, but not its fields ({error})", SHAPES, "Record it again."
+        ) from error
     if not traces:
         raise FormatError(f"{path.name} holds no completion", SHAPES, "Name a file of records.")
     return traces
 
 
 def _items(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    """Each recorded value with its place; the lines of a streamed Ollama response are one value."""
+    """Each recorded value with its place; the chunks or lines of a streamed response are one value."""
     if is_sse(text):
-        yield name, joined_sse(text, lambda part: _parse(part, name), name)
+        yield name, joined_sse(text, _parse, name)
         return
+    broken: json.JSONDecodeError | None = None
     try:
-        whole = _loads(text)
-    except ValueError:
-        whole = None
-    if whole is not None:
-        for index, item in enumerate(whole if isinstance(whole, list) else [whole]):
-            yield (f"{name}, item {index}" if isinstance(whole, list) else name), item
-        return
-    waiting: list[dict[str, Any]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+        whole = _loads(text, name)
+    except json.JSONDecodeError as error:
+        broken, whole = error, None
+    if whole is None:
+        yield from whole_responses(_lines(text, name, broken))
+    elif isinstance(whole, list):
+        yield from whole_responses((f"{name}, item {index}", item) for index, item in enumerate(whole))
+    else:
+        yield from whole_responses([(name, whole)])
+
+
+def _lines(text: str, name: str, broken: json.JSONDecodeError | None) -> Iterator[tuple[str, Any]]:
+    """A JSON value a line; `broken` says why the text is not one value as a whole."""
+    first = True
+    for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
-        item = _parse(line, f"{name}, line {number}")
-        if isinstance(item, dict) and item.get("done") is False:
-            waiting.append(item)
-            continue
-        yield f"{name}, line {number}", joined_lines([*waiting, item]) if waiting else item
-        waiting = []
-    if waiting:
-        raise FormatError(f"{name} ends in the middle of a stream", "a stream up to its last line", "Record it again.")
+        try:
+            item = _loads(line, f"{name}, line {number}")
+        except json.JSONDecodeError as error:
+            if (
+                first and broken is not None and broken.lineno > number
+            ):  # one value over several lines, and not to its end
+                raise _no_json(name, broken, text) from error
+            raise _no_json(f"{name}, line {number}", error, line) from error
+        first = False
+        yield f"{name}, line {number}", item
 
 
 def _opened(item: Any, where: str) -> tuple[Mapping[str, Any] | None, Any, dict[str, Any]]:
@@ -111,12 +121,18 @@ def _opened(item: Any, where: str) -> tuple[Mapping[str, Any] | None, Any, dict[
     if not isinstance(item, dict) or not (isinstance(item.get("request"), dict) or _holds_response(item)):
         return None, item, {}
     request, response, sse = item.get("request"), item.get("response"), item.get("sse")
+    if request is not None and not isinstance(request, dict):
+        raise FormatError(
+            f"{where} has {str(request)[:60]!r} for a request", "an object, or no request", "Record the request's body."
+        )
     if response is None and isinstance(sse, str):
-        response = joined_sse(sse, lambda part: _parse(part, where), where)
+        response = joined_sse(sse, _parse, f"{where}, its stream")
     if response is None:
         raise FormatError(f"{where} holds a request and no response", SHAPES, "Record the response as well.")
+    parts = response if isinstance(response, list) else [response]
+    joined = [part for _, part in whole_responses((where, part) for part in parts)]
     labels = {name: value for name, value in item.items() if name not in _ENVELOPE and isinstance(value, str | int)}
-    return request, response, labels
+    return request, joined if isinstance(response, list) else joined[0], labels
 
 
 def _holds_response(item: dict[str, Any]) -> bool:
@@ -125,15 +141,54 @@ def _holds_response(item: dict[str, Any]) -> bool:
 
 def _parse(text: str, where: str) -> Any:
     try:
-        return _loads(text)
-    except ValueError as error:
-        raise FormatError(
-            f"{where} is no JSON ({error})", "JSON, JSON a line, or events of data", "Look at it."
-        ) from error
+        return _loads(text, where)
+    except json.JSONDecodeError as error:
+        raise _no_json(where, error, text) from error
 
 
-def _loads(text: str) -> Any:
-    return _whole(json.loads(text, object_pairs_hook=_counted))
+def _no_json(where: str, error: json.JSONDecodeError, text: str) -> FormatError:
+    cut = error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip())
+    words = "it ends in the middle of a value; " if cut else ""
+    return FormatError(
+        f"{where} is no JSON ({words}{error})",
+        "JSON, JSON a line, or events of data",
+        "Look at it, or record it again.",
+    )
+
+
+def _loads(text: str, where: str) -> Any:
+    """A JSON value, not nested deeper than any record is.
+
+    Raises
+    ------
+    json.JSONDecodeError
+        On a text that is no JSON.
+    FormatError
+        On one that is nested too deep.
+    """
+    try:
+        value = _whole(json.loads(text, object_pairs_hook=_counted))
+    except RecursionError:
+        raise _too_deep(where) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # a number of more digits than Python reads
+        raise FormatError(f"{where} is no JSON that can be read ({error})", SHAPES, "Look at it.") from error
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            child
+            for holder in level
+            if isinstance(holder, dict | list)
+            for child in (holder.values() if isinstance(holder, dict) else holder)
+        ]
+        if not level:
+            return value
+    raise _too_deep(where)
+
+
+def _too_deep(where: str) -> FormatError:
+    return FormatError(f"{where} is nested deeper than {_DEEPEST} levels", f"up to {_DEEPEST}", "Look at it.")
 
 
 def _counted(pairs: list[tuple[str, Any]]) -> _Object:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from divexplore.errors import FormatError
-from divexplore.sources.entries import Choice, Row, Token, token_of
-from divexplore.sources.openai import openai_choices, row_of
+from divexplore.sources.entries import Choice, Row, Token, ids_of, token_of
+from divexplore.sources.openai import named, openai_choices, row_of
 
 __all__ = ["SHAPES", "choices_of"]
 
@@ -30,7 +30,7 @@ def choices_of(response: Any, request: Mapping[str, Any] | None, where: str) -> 
         return [choice for part in response for choice in choices_of(part, request, where)]
     if not isinstance(response, dict):
         raise _unknown(type(response).__name__, where)
-    if "error" in response and len(response) <= 2:
+    if response.get("error") and len(response) <= 2 and "choices" not in response:
         raise FormatError(
             f"{where} holds an engine's error: {str(response['error'])[:200]}", SHAPES, "Record it again."
         )
@@ -43,17 +43,17 @@ def choices_of(response: Any, request: Mapping[str, Any] | None, where: str) -> 
 def _llamacpp(response: dict[str, Any], request: Mapping[str, Any] | None, where: str) -> list[Choice]:
     """The native endpoint: new rows with ids, the same after sampling, or old ones of probabilities."""
     listed = response.get("completion_probabilities") or []
-    ids = response.get("tokens") or None
+    ids = ids_of(response.get("tokens"), "tokens", where)
     after = any("probs" in entry or "prob" in entry for entry in listed)
     rows = [_llamacpp_row(entry, f"{where}, token {index}") for index, entry in enumerate(listed)]
-    if ids is not None and not rows:
-        rows = [Row(token_of(None, None, where, token_id=token)) for token in ids]
+    if ids:  # an empty list is what it gives where ids were not asked for
+        rows = named(rows, ids, where)
     return [
         Choice(
             shape="llama.cpp completion",
             text=response.get("content"),
             rows=tuple(rows),
-            finish=response.get("stop_type") or ("limit" if response.get("stopped_limit") else None),
+            finish=response.get("stop_type") or _old_finish(response),
             prompt_text=response.get("prompt"),
             model=response.get("model"),
             values="post-sampling logprobs" if after else "logprobs",
@@ -61,6 +61,12 @@ def _llamacpp(response: dict[str, Any], request: Mapping[str, Any] | None, where
             notes=("values are probabilities after the sampler's filters, turned into logarithms",) if after else (),
         )
     ]
+
+
+def _old_finish(response: Mapping[str, Any]) -> str | None:
+    """Why llama.cpp ended before it had ``stop_type``."""
+    flags = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
+    return next((word for flag, word in flags.items() if response.get(flag)), None)
 
 
 def _llamacpp_row(entry: dict[str, Any], where: str) -> Row:
@@ -80,6 +86,17 @@ def _llamacpp_row(entry: dict[str, Any], where: str) -> Row:
 
 def _tgi(response: dict[str, Any], request: Mapping[str, Any] | None, where: str) -> list[Choice]:
     details = response.get("details") or {}
+    others = details.get("best_of_sequences") or []
+    return [
+        _tgi_sequence(response.get("generated_text"), details, 0, where),
+        *(
+            _tgi_sequence(one.get("generated_text"), one, index, f"{where}, sequence {index}")
+            for index, one in enumerate(others, 1)
+        ),
+    ]
+
+
+def _tgi_sequence(text: Any, details: Mapping[str, Any], index: int, where: str) -> Choice:
     tokens, lists = details.get("tokens") or [], details.get("top_tokens")
     if lists is not None and len(lists) != len(tokens):
         raise FormatError(
@@ -90,19 +107,18 @@ def _tgi(response: dict[str, Any], request: Mapping[str, Any] | None, where: str
         return token_of(entry.get("text"), entry.get("logprob"), where, token_id=entry.get("id"))
 
     prefill = details.get("prefill") or []
-    return [
-        Choice(
-            shape="TGI generate",
-            text=response.get("generated_text"),
-            rows=tuple(
-                Row(token(entry), tuple(map(token, lists[index] if lists else ())))
-                for index, entry in enumerate(tokens)
-            ),
-            finish=details.get("finish_reason"),
-            prompt_ids=tuple(entry["id"] for entry in prefill if entry.get("id") is not None),
-            facts={"prefill": prefill} if prefill else {},
-        )
-    ]
+    ids = [entry.get("id") for entry in prefill]
+    return Choice(
+        shape="TGI generate",
+        index=index,
+        text=text,
+        rows=tuple(
+            Row(token(entry), tuple(map(token, lists[index] if lists else ()))) for index, entry in enumerate(tokens)
+        ),
+        finish=details.get("finish_reason"),
+        prompt_ids=() if None in ids else ids_of(ids, "prefill", where),
+        facts={"prefill": prefill} if prefill else {},
+    )
 
 
 def _ollama(response: dict[str, Any], request: Mapping[str, Any] | None, where: str) -> list[Choice]:
@@ -117,6 +133,7 @@ def _ollama(response: dict[str, Any], request: Mapping[str, Any] | None, where: 
             finish=response.get("done_reason"),
             model=response.get("model"),
             facts={"thinking": part["thinking"]} if part.get("thinking") else {},
+            cut=getattr(response, "cut", None),
         )
     ]
 
