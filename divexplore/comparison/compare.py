@@ -133,13 +133,14 @@ def _compared(
         if evidence != "fast" and not stop():
             at = None if split is None else split.step
             gathered = gather(pair, rows, columns, at, everything=evidence == "full", watch=watch)
-    if gathered is not None and again:
+    if gathered is not None and again and not stop():
         gathered = add_extras(gathered, pair, again[0], again[1], watch)
     observed = None
     leaking = gathered is not None and gathered.state_leak is not None  # then a repeat of A is another run by itself
-    if evidence == "full" and not pair.isolated and not leaking:
+    if evidence == "full" and not pair.isolated and not leaking and not stop():
         sides = ((config_a, trace_a), (config_b, trace_b))
-        observed = [observe(model, encoded, config, trace) for config, trace in sides]
+        observed = [observe(model, encoded, config, trace, stop=stop) for config, trace in sides]
+        observed = None if stop() else observed
     steps = _steps_table(common.epsilons, [value != 0 for value in common.epsilons])
     return _assemble(trace_a, trace_b, steps, columns, split, gathered, pair, observed, evidence)
 

@@ -28,33 +28,37 @@ def add_extras(
         Gives the ``progress`` and ``stop`` of a run, by its label.
     """
     leak, unsteady, repeated = repeats(pair.a, second, last)
-    reverse = reverse_forcing(pair, **watch("A on B's tokens")) if len(pair.b) else None
-    noncausal, looked = causal_probe(pair)
-    padded, padding = pad_probe(pair)
-    notes = (
-        *evidence.notes,
-        repeated,
-        *(
-            [f"A, forced on B's tokens, would choose another one at {reverse[0]} of {reverse[1]} steps."]
-            if reverse
-            else []
-        ),
-        looked,
-        *([padding] if padding else []),
-    )
+    notes = [*evidence.notes, repeated]
+    watched = watch("A on B's tokens")
+    stop = watched.get("stop") or (lambda: False)
+    noncausal = padded = None
+    if len(pair.b) and not stop():
+        flips, steps = reverse_forcing(pair, **watched)
+        notes += [f"A, forced on B's tokens, would choose another one at {flips} of {steps} steps."] if steps else []
+    if not stop():
+        noncausal, looked = causal_probe(pair)
+        notes.append(looked)
+    if not stop():
+        padded, padding = pad_probe(pair)
+        notes += [padding] if padding else []
+    if stop():
+        notes.append("Stopped before all of the evidence was measured.")
     return dataclasses.replace(
-        evidence, notes=notes, state_leak=leak, unsteady=unsteady, noncausal=noncausal, padded=padded
+        evidence, notes=tuple(notes), state_leak=leak, unsteady=unsteady, noncausal=noncausal, padded=padded
     )
 
 
 def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str | None, str]:
     """Judge A, A, B, A: whether B left state behind, and a sentence on run-to-run determinism.
 
+    A repeat that ended early is compared as far as it came, and is no certainty.
+
     Returns
     -------
     The state leak and the lack of repeatability, each as a sentence or ``None``, and what was seen.
     """
     before, after = _first_difference(first, second), _first_difference(second, last)
+    short = next((trace for trace in (second, last) if trace.partial and not first.partial), None)
     if unrepeatable(first):
         drawn = "A samples without a seed, so that its runs draw other numbers"
         seen = next((step for step in (before, after) if step is not None), None)
@@ -66,6 +70,10 @@ def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str |
     if after is not None:
         leak = f"A repeats itself, but differs from step {after} on once B has run."
         return leak, None, "A, A, B, A: the last A differs."
+    if short is not None:
+        ended = f"A run of A ended early at step {len(short)} ({short.meta['error'] or short.finish_reason})"
+        unsteady = f"{ended}: whether A repeats itself is not known beyond it."
+        return None, unsteady, unsteady
     return None, None, f"A, A, B, A: three runs of A have equal row hashes over {len(first)} steps."
 
 
@@ -81,4 +89,6 @@ def reverse_forcing(pair: Pair, **watched: Any) -> tuple[int, int]:
 def _first_difference(a: Trace, b: Trace) -> int | None:
     pairs = zip(a.table["row_hash"], b.table["row_hash"], strict=False)
     found = next((step for step, (x, y) in enumerate(pairs) if x != y), None)
-    return found if found is not None or len(a) == len(b) else min(len(a), len(b))
+    if found is not None or len(a) == len(b) or a.partial or b.partial:  # what a partial run lacks is no difference
+        return found
+    return min(len(a), len(b))

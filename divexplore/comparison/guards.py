@@ -97,7 +97,15 @@ def guards(
     return tuple(Guard(name, *(told.get(name) or checks[name]()), outcome) for name, outcome in GUARDS.items())
 
 
-def observe(model: Model, prompt: Prompt, config: RunConfig, trace: Trace, *, net: Any = None) -> str | None:
+def observe(
+    model: Model,
+    prompt: Prompt,
+    config: RunConfig,
+    trace: Trace,
+    *,
+    net: Any = None,
+    stop: Callable[[], bool] | None = None,
+) -> str | None:
     """Repeat a free run without recording anything; why its tokens are others, or ``None`` where they are the same.
 
     It costs one plain run. The loop keeps nothing of a row but the id that follows it. A run that samples without a seed
@@ -115,6 +123,8 @@ def observe(model: Model, prompt: Prompt, config: RunConfig, trace: Trace, *, ne
         stream = forwards(net, batch, use_cache=use_cache, prefill_chunk=config.prefill_chunk)
         tokens = None
         for step, recorded in enumerate(trace.token_ids):
+            if stop is not None and stop():
+                break
             logits = next(stream) if tokens is None else stream.send(tokens)
             tokens = logits.argmax(-1)
             row = logits[batch.row]

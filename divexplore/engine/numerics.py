@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,14 +14,17 @@ from divexplore.errors import Refusal
 
 __all__ = ["applied", "attention", "check_dtype", "in_force"]
 
+_TURN = threading.RLock()
+
 
 @contextlib.contextmanager
 def applied(config: RunConfig) -> Iterator[None]:
     """Set threads, determinism, matmul precision, oneDNN and seed for the length of a ``with``, then restore them.
 
-    The determinism flag and the thread count belong to the whole process: two runs must not overlap.
+    These belong to the whole process, and a model is shared: a run in another thread (an Explorer's, say) waits until this
+    one is over.
     """
-    with contextlib.ExitStack() as undo:
+    with _TURN, contextlib.ExitStack() as undo:
         if config.num_threads is not None:
             undo.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(config.num_threads)

@@ -157,7 +157,6 @@ class Recorder:
             "model": {
                 "name": model.name,
                 "source": model.source,
-                "source": model.source,
                 "architecture": model.architecture,
                 "fingerprint": None if fingerprint is None else fingerprint.to_dict(),
                 "vocab_size": model.vocab_size,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import warnings
 
 import pytest
@@ -156,3 +158,27 @@ def test_no_cache_is_handed_over_without_one(model):
     trace = run(model, PROMPT, {"use_cache": False}, 2)
     assert seen == [None, None]
     assert trace.effective["use_cache"] is False
+
+
+def test_a_run_in_another_thread_waits_and_each_has_its_own_settings():
+    """A cell that runs while an Explorer does: neither sees the other's flags, and all of them are put back."""
+    model = load_model(tiny("llama", 64, 1))
+    alone = run(model, [1, 2, 3], None, 6)
+    begun, seen = threading.Event(), []
+
+    def watch(done, total, text):
+        begun.set()
+        time.sleep(0.01)
+        seen.append((torch.are_deterministic_algorithms_enabled(), model.master.config._attn_implementation))
+
+    asked = {"deterministic": True, "attn_implementation": "eager"}
+    other = threading.Thread(target=run, args=(model, [1, 2, 3], asked, 20), kwargs={"progress": watch})
+    other.start()
+    begun.wait(60)
+    beside = run(model, [1, 2, 3], None, 6)
+    other.join(60)
+    assert seen == [(True, "eager")] * 20
+    assert beside.effective["attn_implementation"] == "sdpa"
+    assert not beside.effective["deterministic"]
+    assert beside.table["row_hash"].to_list() == alone.table["row_hash"].to_list()
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -13,6 +13,7 @@ from tiny_models import tiny
 import divexplore as dx
 from divexplore.comparison import ladder
 from divexplore.comparison.verdict import judge
+from divexplore.engine.interventions import intervene
 from divexplore.models import load_model
 from divexplore.testing import faults
 
@@ -248,6 +249,66 @@ def test_a_side_that_does_not_repeat_itself_makes_every_verdict_inconclusive():
     assert "does not repeat itself" in found.evidence.unsteady
     assert found.verdict != "state_leak"
     assert found.inconclusive
+
+
+def test_a_repeat_that_fails_is_no_state_leak(monkeypatch):
+    """A that runs out of memory once B has run says nothing of what it would have said."""
+    calls = 0
+
+    def third(net, config):
+        nonlocal calls
+        calls += config == dx.RunConfig(seed=5)
+        hook = None
+
+        def fail(module, args):
+            fail.forwards += 1
+            if fail.forwards == 4:
+                raise MemoryError("no room")
+
+        fail.forwards = 0
+        if calls == 3 and config == dx.RunConfig(seed=5):  # A, A again, A after B
+            hook = net.register_forward_pre_hook(fail)
+        return contextlib.ExitStack() if hook is None else contextlib.closing(_Removed(hook))
+
+    with intervene(third):
+        found = dx.compare(small(), PROMPT, {"seed": 5}, {"batch_size": 2}, 8, evidence="full")
+    assert found.verdict in BENIGN
+    assert found.evidence.state_leak is None
+    assert found.inconclusive
+    assert "A run of A ended early at step 3 (out of memory" in found.why
+
+
+class _Removed:
+    def __init__(self, hook):
+        self.close = hook.remove
+
+
+@pytest.mark.parametrize("last", ["A after B", "B on A's tokens", "B in float64", "A on B's tokens"])
+def test_stop_ends_full_evidence_and_nothing_is_said_of_what_did_not_run(last):
+    seen, forwards = [], 0
+
+    def count(module, args):
+        nonlocal forwards
+        forwards += last in seen
+
+    model = small()
+    hook = model.instance("float32").register_forward_pre_hook(count)
+    try:
+        found = dx.compare(
+            model,
+            PROMPT,
+            {},
+            {"batch_size": 2},
+            8,
+            evidence="full",
+            progress=lambda name, *rest: seen.append(name),
+            stop=lambda: last in seen,
+        )
+    finally:
+        hook.remove()
+    assert forwards <= 2
+    assert not any("of 0 steps" in note for note in found.judgement.evidence)
+    assert next(guard for guard in found.guards if guard.name == "observer").ok is None
 
 
 def test_drift_without_any_rung_is_inconclusive():
