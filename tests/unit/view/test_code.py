@@ -30,7 +30,8 @@ def test_the_code_calls_compare_with_what_was_asked(asked):
     names: dict[str, object] = {}
     comparison = made.comparison(n_steps=60)
     traces = {side: getattr(comparison, side) for side in ("a", "b")}
-    traces = {side: Trace(t.table, {**t.meta, "max_new_tokens": 200}) for side, t in traces.items()}
+    known = {"max_new_tokens": 200, "model": {**comparison.a.meta["model"], "source": "the hub"}}
+    traces = {side: Trace(t.table, {**t.meta, **known}) for side, t in traces.items()}
     exec(as_code(dataclasses.replace(comparison, **traces, evidence_asked="full")), names)
     assert names["comparison"] == "compared"
     assert asked == {
@@ -56,23 +57,43 @@ def test_traces_that_were_compared_are_made_side_by_side(monkeypatch):
 
 def sides(model):
     """Pairs of traces that no `dx.compare` made, by what parts them."""
-    one = dx.run(model, "The giant", {"dtype": "float32"}, 5)
+    config = {"dtype": "float32"}
+    one = dx.run(model, "The giant", config, 5)
+    whole = dx.compare(model, "A giant", config, config, 5, evidence="fast")
     return {
-        "another prompt": (one, dx.run(model, "A giant", {"dtype": "float32"}, 5)),
-        "more steps": (one, dx.run(model, "The giant", {"dtype": "float32"}, 9)),
+        "another prompt": (one, dx.run(model, "A giant", config, 5)),
+        "more steps": (one, dx.run(model, "The giant", config, 9)),
         "forced": (one, dx.force(model, "The giant", {"dtype": "bfloat16"}, one.token_ids)),
-        "scored": (one, dx.score(model, "The giant", one.token_ids, {"dtype": "float32"})),
+        "scored": (one, dx.score(model, "The giant", one.token_ids, config)),
+        "stopped": (stopped(model, 5), one),
+        "a branch of another prompt": (one, whole.fork("b", 2, int(whole.b.top_ids[2, 1]))),
+        "two branches": (
+            whole.fork("a", 1, int(whole.a.top_ids[1, 1])),
+            whole.fork("a", 1, int(whole.a.top_ids[1, 2])),
+        ),
     }
 
 
-@pytest.mark.parametrize("what", ["another prompt", "more steps", "forced", "scored"])
+def stopped(model, steps):
+    """A run of 400 steps that was stopped."""
+    seen = []
+    ended = {"progress": lambda *step: seen.append(step), "stop": lambda: len(seen) >= steps}
+    return dx.run(model, "The giant", {"dtype": "float32"}, 400, **ended)
+
+
+PARTED = ["another prompt", "more steps", "forced", "scored", "stopped", "a branch of another prompt", "two branches"]
+
+
+@pytest.mark.parametrize("what", PARTED)
 def test_a_pair_of_traces_comes_out_the_same_again(fairy_tales, what):
     first = dx.compare_traces(*sides(fairy_tales)[what])
     names: dict[str, object] = {}
     exec(as_code(first), names)
     again = names["comparison"]
-    assert (again.verdict, again.why) == (first.verdict, first.why)
+    assert again.verdict == first.verdict
+    assert again.why == first.why.removesuffix(" Inconclusive: a run ended early.")  # Stop is not pressed again
     for side in ("a", "b"):
+        assert getattr(again, side).token_ids == getattr(first, side).token_ids
         assert getattr(again, side).table["row_hash"].to_list() == getattr(first, side).table["row_hash"].to_list()
 
 
@@ -91,6 +112,27 @@ def test_a_model_that_no_name_gets_back_is_to_be_filled_in(tmp_path):
         assert names["comparison"].a.token_ids == first.a.token_ids
 
 
+def test_a_name_is_written_only_where_it_leads_back_to_the_model(tmp_path, fairy_tales):
+    """A folder may be called like a model of ours, and each side may have a model of its own."""
+    fairy_tales.to_transformers().save_pretrained(tmp_path / "fairy-tales")
+    ours = dx.run(fairy_tales, [1, 2, 3], {}, 3)
+    theirs = dx.run(str(tmp_path / "fairy-tales"), [1, 2, 3], {}, 3)
+    other = dx.run(tiny("llama"), [1, 2, 3], {}, 3)
+    mixed = as_code(dx.compare_traces(ours, theirs))
+    assert "a = dx.run(\n    'fairy-tales',\n" in mixed
+    assert "b = dx.run(\n    model,\n" in mixed
+    apart = as_code(dx.compare_traces(other, theirs))
+    assert "'LlamaForCausalLM' came from memory" in apart.partition("model_b = ...")[0]
+    assert "b = dx.run(\n    model_b,\n" in apart
+    old = [
+        Trace(trace.table, {**trace.meta, "model": {**trace.meta["model"], "name": name, "source": None}})
+        for trace, name in ((ours, "fairy-tales"), (other, "mine"))
+    ]
+    told = as_code(dx.compare_traces(*old))
+    assert "'mine' came from a place that was not recorded" in told
+    assert "a = dx.run(\n    'fairy-tales',\n" in told
+
+
 def test_of_a_stopped_run_as_many_steps_are_asked_for_as_there_are(fairy_tales):
     seen = []
     first = dx.compare(
@@ -103,6 +145,7 @@ def test_of_a_stopped_run_as_many_steps_are_asked_for_as_there_are(fairy_tales):
     )
     assert first.a.partial
     assert f"max_new_tokens={len(first.a)}," in as_code(first)
+    assert f"# A was cut short after {len(first.a)} steps" in as_code(first)
 
 
 @pytest.mark.parametrize(("steps", "evidence"), [(12, "default"), (3, "fast")])
