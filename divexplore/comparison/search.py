@@ -52,8 +52,6 @@ class Search:
         The fields in which A and B differ.
     repeats
         The effect of running A, and B, a second time: ``a`` and ``b``.
-    whole
-        The effect of B.
     single
         The effect of each field alone, where it was tried.
     minimal_flip, minimal_drift
@@ -67,7 +65,6 @@ class Search:
 
     fields: tuple[str, ...]
     repeats: Mapping[str, Effect]
-    whole: Effect = Effect()
     single: Mapping[str, Effect] = field(default_factory=dict)
     minimal_flip: tuple[str, ...] | None = None
     minimal_drift: tuple[str, ...] | None = None
@@ -102,25 +99,28 @@ def search(run: Runner, a: RunConfig, b: RunConfig, first: tuple[Trace, Trace] |
     def effect(names: Sequence[str]) -> Effect:
         try:
             config = mixed(a, b, names)
-            if config not in known:
+        except Refusal as refusal:
+            return Effect(failed=str(refusal))
+        if config not in known:
+            try:
                 known[config] = effect_of(trace_a, attempt(config))
-            return known[config]
-        except (Refusal, RuntimeError) as error:
-            return Effect(failed=str(error))
+            except (Refusal, RuntimeError) as error:  # it would fail again
+                known[config] = Effect(failed=str(error))
+        return known[config]
 
     try:
         trace_a, trace_b = first or (attempt(a), attempt(b))
         again_a, again_b = attempt(a), attempt(b)
         found["repeats"] = {"a": effect_of(trace_a, again_a), "b": effect_of(trace_b, again_b)}
-        found["whole"] = known[b] = effect_of(trace_a, trace_b)
+        whole = known[b] = effect_of(trace_a, trace_b)
         known[a] = Effect()
         if all(repeat == Effect() for repeat in found["repeats"].values()):
             single = found["single"] = {}
             for name in fields:
                 single[name] = effect([name])
-            if found["whole"].split is not None:
+            if whole.split is not None:
                 found["minimal_flip"] = minimise(fields, lambda names: effect(names).split is not None)
-            if found["whole"].first_drift is not None:
+            if whole.first_drift is not None:
                 found["minimal_drift"] = minimise(fields, lambda names: effect(names).first_drift is not None)
     except Stopped:
         found["stopped"] = True

@@ -100,19 +100,21 @@ class Process:
             if stop is not None and stop():
                 (folder / "stop").touch()
             if time.monotonic() - heard > patience:
+                words = self._last_words()
                 self.close()
                 raise RuntimeError(
-                    f"the isolated process was silent for {patience:g} s and was ended; its last words: {self._last_words()}"
+                    f"the isolated process was silent for {patience:g} s and was ended; its last words: {words}"
                 )
         self._idle = True
 
     def close(self) -> None:
-        """End it, whatever it does; it has nothing to tidy up."""
+        """End it, whatever it does; it has nothing to tidy up, but its folder goes."""
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
+        self._home.cleanup()
 
     def _last_words(self) -> str:
         words = self._words.read_text(encoding="utf-8", errors="replace").strip()

@@ -29,13 +29,15 @@ class Spill:
         return len(self._where)
 
     def put(self, key: Hashable, tensor: torch.Tensor) -> None:
-        """Keep a tensor; a second one of the same key replaces the first."""
+        """Keep a tensor; a second one of the same key replaces the first, in its place where it has room there."""
         tensor = tensor.detach().cpu().contiguous()
         data = row_bytes(tensor.reshape(-1)) if tensor.numel() else b""
-        self._file.seek(self._end)
+        start, room, *_ = self._where.get(key, (self._end, 0))
+        if len(data) > room:
+            start, self._end = self._end, self._end + len(data)
+        self._file.seek(start)
         self._file.write(data)
-        self._where[key] = (self._end, len(data), tensor.dtype, tensor.shape)
-        self._end += len(data)
+        self._where[key] = (start, len(data), tensor.dtype, tensor.shape)
 
     def get(self, key: Hashable) -> torch.Tensor:
         """The tensor of a key, bit for bit as it was given."""

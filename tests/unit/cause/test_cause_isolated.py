@@ -7,14 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from tiny_models import tiny
 
 import divexplore as dx
 from divexplore.config import START_VARIABLES, RunConfig
-from divexplore.engine.fresh_process import kept_processes
+from divexplore.engine.fresh_process import Process, kept_processes
 from divexplore.engine.isolated import needs_isolation, run_isolated
 from divexplore.engine.processor import refuse_unless_honoured
 from divexplore.errors import Refusal
@@ -107,6 +109,23 @@ def test_kept_processes_serve_one_run_after_another_with_the_bits_of_this_one(mo
     for trace in (first, second, again):
         assert trace.table["row_hash"].to_list() == here.table["row_hash"].to_list()
     assert [trace.effective["omp_dynamic"] for trace in (first, second, again)] == ["FALSE", None, "FALSE"]
+
+
+def test_the_folder_of_a_process_goes_when_it_ends():
+    process = Process({})
+    home = Path(process._home.name)
+    assert home.is_dir()
+    process.close()
+    assert not home.exists()
+
+
+def test_a_worker_that_loads_other_weights_is_found_out():
+    """A model of a name that was changed in memory: the process loads what the name says."""
+    changed = dx.load_model("fairy-tales")
+    with torch.no_grad():
+        changed.master.lm_head.weight[7, 0] += 1
+    with pytest.raises(RuntimeError, match="loaded another model: its hashes of .* differ"):
+        run_isolated(changed, changed.encode(PROMPT), CONFIG, 1)
 
 
 def test_a_comparison_starts_a_process_a_side_and_leaves_none(model, monkeypatch):

@@ -111,6 +111,22 @@ def test_an_error_of_one_configuration_is_no_flip():
     assert found.minimal_flip == ("seed",)
 
 
+def test_a_configuration_that_fails_is_not_tried_again():
+    asked = []
+
+    def run(config):
+        asked.append(config)
+        if config not in (A, b_of(SETS[3])):
+            raise RuntimeError("out of memory")
+        return made([1, 9 if config.seed else 2], [0, config.seed], config)
+
+    found = search(run, A, b_of(SETS[3]))
+    assert set(found.minimal_flip) == set(SETS[3])
+    others = [config for config in asked if config not in (A, b_of(SETS[3]))]
+    assert len(others) == len(set(others)) == 6
+    assert found.runs == len(asked)
+
+
 def test_stop_keeps_what_was_found():
     stub = Stub(flip=["left_pad"])
 

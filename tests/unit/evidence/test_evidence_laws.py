@@ -139,6 +139,16 @@ def test_a_cascade_is_told_in_a_sentence_that_its_numbers_allow(differing, later
     assert told in str(Cascade(independent_flips=flips, **counts))
 
 
+@pytest.mark.parametrize(("together", "rejoins"), [(1, 0), (2, 0), (3, 1), (5, 1)])
+@pytest.mark.parametrize("after", [[], [30]], ids=["to the end", "parting again"])
+def test_streams_have_met_again_after_three_equal_tokens(together, rejoins, after):
+    """A comma and an article are no return to the same text."""
+    same = list(range(10, 10 + together))
+    tokens_a, tokens_b = [1, 2, 3, *same, *after], [1, 2, 4, *same, *(token + 1 for token in after)]
+    a, b = (SimpleNamespace(token_ids=tokens) for tokens in (tokens_a, tokens_b))
+    assert cascade_of(a, b, align(tokens_a, tokens_b), 2, ()).rejoins == rejoins
+
+
 @given(
     tokens_a=st.lists(st.integers(0, 3), min_size=1, max_size=12),
     tokens_b=st.lists(st.integers(0, 3), min_size=1, max_size=12),
