@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ __all__ = ["DTYPES", "PRESETS", "START_VARIABLES", "Preset", "RunConfig", "parse
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 _SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flex_attention")
 _PRECISIONS = ("highest", "high", "medium")
 
 START_VARIABLES = {
@@ -151,7 +151,7 @@ class RunConfig:
             ("seed", 0),
             ("top_k", 1),
         ):
-            _whole_number(name, getattr(self, name), low)
+            object.__setattr__(self, name, _whole_number(name, getattr(self, name), low))
         for name, words in _START_VALUES.items():
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _word(name, getattr(self, name), words))
@@ -161,6 +161,8 @@ class RunConfig:
                 raise Refusal(f"{name}={value!r}", "True, False or None", f"Write {name}=True or {name}=False.")
         if self.batch_size is not None and self.batch_size > 4096:
             raise Refusal(f"batch_size={self.batch_size}", "1 to 4096", "Choose a smaller batch.")
+        if self.seed is not None and self.seed >= 2**64:
+            raise Refusal(f"seed={self.seed}", "0 to 2**64 - 1", "Choose a smaller seed: torch takes 64 bits.")
         if self.num_threads is not None and self.num_threads > 1024:
             raise Refusal(f"num_threads={self.num_threads}", "1 to 1024", "More threads than that end the process.")
         if self.float32_matmul_precision not in (None, *_PRECISIONS):
@@ -346,11 +348,17 @@ def _word(name: str, value: Any, words: Sequence[str]) -> str:
     return found
 
 
-def _whole_number(name: str, value: Any, low: int) -> None:
+def _whole_number(name: str, value: Any, low: int) -> int | None:
+    """The value as Python's own whole number: numpy's are taken too."""
     if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        return None
+    try:
+        whole = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        whole = None
+    if whole is None or whole < low:
         raise Refusal(f"{name}={value!r}", f"a whole number, {low} or more", f"Correct {name}.")
+    return whole
 
 
 def _number_above_0(name: str, value: Any, most: float | None) -> float | None:

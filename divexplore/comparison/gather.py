@@ -11,6 +11,7 @@ from divexplore.comparison.cascade import cascade_of
 from divexplore.comparison.drift import RowDrift, row_drift
 from divexplore.comparison.evidence import Evidence, Flip, Referee, Rung
 from divexplore.comparison.ladder import (
+    NEGLIGIBLE,
     Pair,
     TopRung,
     above,
@@ -218,9 +219,10 @@ def _referee(pair: Pair, top: TopRung, split: int | None) -> Referee | None:
     gaps = [first - second for first, second in top.preferences]  # above 0: A's token
     token = (pair.a if gaps[0] > 0 else pair.b).token_ids[split]
     agree = (gaps[0] > 0) == (gaps[1] > 0)
+    least = max(2 * top.own[split], NEGLIGIBLE * top.largest[split])  # where the sides agree in bits, they still round
     return Referee(
         token_id=token,
         text=pair.model.token_text(token),
         gap=abs(gaps[0]),
-        undecided=not agree or abs(gaps[0]) < 2 * top.own[split],
+        undecided=not agree or abs(gaps[0]) < least,
     )

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from divexplore.models.model import Model, Prompt
     from divexplore.trace import Trace
 
-__all__ = ["Pair", "TopRung", "climb", "coarser", "differing_knobs", "lasting_steps", "structural_part"]
+__all__ = ["NEGLIGIBLE", "Pair", "TopRung", "climb", "coarser", "differing_knobs", "lasting_steps", "structural_part"]
+
+NEGLIGIBLE = 2.0**-40
+"""Of max |logit|: what rounding in clean fp64 may move."""
 
 _VACUOUS = {
     "float64": {"dtype", "float32_matmul_precision", "mkldnn", "onednn_max_cpu_isa"},
@@ -252,5 +255,5 @@ def lasting_steps(top: TopRung, pair_epsilon: list[float], pair_dtype: str) -> l
     return [
         step
         for step, (epsilon, largest) in enumerate(zip(top.epsilon, top.largest, strict=True))
-        if not (epsilon <= bound or epsilon <= 2.0**-40 * largest)
+        if not (epsilon <= bound or epsilon <= NEGLIGIBLE * largest)
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from divexplore.comparison.drift import epsilon
-from divexplore.comparison.ladder import Pair
+from divexplore.comparison.ladder import NEGLIGIBLE, Pair
 from divexplore.engine.batch import fill_batch
 from divexplore.engine.clean64 import CleanFloat64, fits, raised
 from divexplore.engine.interventions import surround
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from divexplore.config import RunConfig
 
 __all__ = ["causal_probe", "pad_probe"]
-
-_NEGLIGIBLE = 2.0**-40
-"""Of max |logit|: what rounding in clean fp64 may move."""
 
 
 def causal_probe(pair: Pair) -> tuple[str | None, str]:
@@ -100,4 +97,4 @@ def _logits(pair: Pair, net: Any, config: RunConfig, prompt: tuple[int, ...]) ->
 
 def _moved(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
     """By how much two tensors of logits differ, and by how much rounding in clean fp64 may let them."""
-    return epsilon(a, b), _NEGLIGIBLE * float(a.abs().max())
+    return epsilon(a, b), NEGLIGIBLE * float(a.abs().max())

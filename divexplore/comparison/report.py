@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from divexplore.comparison.decode_paths import decode_path
@@ -108,13 +109,13 @@ def to_markdown(comparison: Comparison) -> str:
     lines = [
         f"**{_words(comparison)}**",
         "",
-        judgement.why,
+        _escaped(judgement.why),
         "",
         f"- model: `{a.meta['model']['name']}` ({a.meta['model']['architecture']}), prompt {_code(_prompt(a))}",
         f"- differs: {differences(a, b)}",
         f"- drift: {_drift(comparison)}",
-        *(f"- {sentence}" for sentence in judgement.evidence),
-        *(f"- cause: {sentence}" for sentence in (comparison.cause.sentences if comparison.cause else ())),
+        *(f"- {_escaped(sentence)}" for sentence in judgement.evidence),
+        *(f"- cause: {_escaped(sentence)}" for sentence in (comparison.cause.sentences if comparison.cause else ())),
         "",
         "| side | text around the split |",
         "| --- | --- |",
@@ -123,7 +124,13 @@ def to_markdown(comparison: Comparison) -> str:
     ]
     if comparison.split is not None:
         step = comparison.split.step
-        lines += ["", f"Step {step}, {_swing(comparison).strip()}", "", "| side | rank | token | logit | probability |"]
+        value = "log-probability" if is_record(a, b) else "logit"
+        lines += [
+            "",
+            f"Step {step}, {_swing(comparison).strip()}",
+            "",
+            f"| side | rank | token | {value} | probability |",
+        ]
         lines += ["| --- | --- | --- | --- | --- |"]
         for name, trace in (("A", a), ("B", b)):
             for rank, token in enumerate(top_list(trace, step)[:3], 1):
@@ -133,6 +140,11 @@ def to_markdown(comparison: Comparison) -> str:
     software, hardware = summary(a.meta["snapshot"])
     lines += ["", f"{software}  ", f"{hardware}", "", f"Next: {judgement.next}"]
     return "\n".join(lines)
+
+
+def _escaped(sentence: str) -> str:
+    """A sentence whose token texts mean nothing to Markdown."""
+    return re.sub(r"([\\`*<|])", r"\\\1", sentence)
 
 
 def top_list(trace: Trace, step: int) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention, check_dtype, in_force
 from divexplore.engine.recorder import Recorder
 from divexplore.engine.run import OnRow
+from divexplore.errors import Refusal
 from divexplore.models.model import Model, Prompt
 from divexplore.models.request import opened, whole_ids
 from divexplore.trace import Trace
@@ -56,7 +57,7 @@ def score(
     Refusal
         On a request that cannot be served.
     """
-    config = RunConfig.of(config)
+    config = _without_choice(RunConfig.of(config))
     tokens = whole_ids(token_ids.token_ids if isinstance(token_ids, Trace) else token_ids, "list of tokens to score")
     model, encoded = opened(model, prompt, chat=chat)
     whole = model.encode([*encoded.ids, *tokens])  # also checks the ids
@@ -83,6 +84,18 @@ def score(
     import polars as pl
 
     return Trace(trace.table.with_columns(phase=pl.lit("score")), trace.meta)
+
+
+def _without_choice(config: RunConfig) -> RunConfig:
+    """What a prefill of given tokens can honour: nothing is chosen here, and this process has started already."""
+    if config.start_variables:
+        raise Refusal(
+            f"a score under {', '.join(config.start_variables)}, read when a process starts",
+            "settings that take effect in this process",
+            "Leave them out, or use dx.force, which starts a process for them.",
+        )
+    choosing = ("do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "penalty_scope", "suppress_tokens")
+    return config.replace(**dict.fromkeys(choosing))
 
 
 def position_logits(net: Any, batch: Batch) -> torch.Tensor:

@@ -54,6 +54,12 @@ def load_model(
             f"a tokenizer of type {type(tokenizer).__name__}", "a transformers tokenizer", "Pass that, or leave it out."
         )
     if isinstance(name_or_model, Model):
+        if tokenizer is not None:
+            raise Refusal(
+                "a tokenizer beside a loaded Model, which has its own",
+                "a tokenizer beside a name, a path or a transformers model",
+                "Load the model with that tokenizer.",
+            )
         return name_or_model
     if isinstance(name_or_model, PreTrainedModel):
         return _from_memory(name_or_model, tokenizer)

@@ -80,6 +80,8 @@ class ComparisonView(anywidget.AnyWidget):
         refuse_unknown(unknown, ("selected", "live", "layout"))
         if not hasattr(comparison, "judgement"):
             raise Refusal(f"a {type(comparison).__name__} to view", "a Comparison", "Pass what dx.compare gave.")
+        if not isinstance(live, bool):
+            raise Refusal(f"live={live!r}", "True or False", "Write live=True or live=False.")
         self._payload = summarise(comparison)
         self._check(selected, self._payload)
         header = self._payload.header
@@ -145,8 +147,9 @@ class ComparisonView(anywidget.AnyWidget):
     @staticmethod
     def _check(selected: int | None, payload: Payload) -> None:
         columns = payload.header["columns"]
-        if selected is not None and not 0 <= selected < max(columns, 1):
-            raise Refusal(f"selected={selected}", f"0 to {max(columns - 1, 0)}", "Choose a column of the alignment.")
+        whole = isinstance(selected, int) and not isinstance(selected, bool)
+        if selected is not None and not (whole and 0 <= selected < max(columns, 1)):
+            raise Refusal(f"selected={selected!r}", f"0 to {max(columns - 1, 0)}", "Choose a column of the alignment.")
 
     def _answer(self, _widget: ComparisonView, content: dict[str, Any], _buffers: list[Any]) -> None:
         """Serve the two requests of the browser. An error goes back: Jupyter would swallow it here."""

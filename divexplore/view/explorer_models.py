@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from divexplore.errors import Refusal, nearest
 from divexplore.view.explorer_form import catalogue, memory_note
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Shelf:
     """
 
     def __init__(self, passed: Any = None) -> None:
+        _refuse_what_is_no_model(passed)
         self._passed = passed
         self.first = catalogue()[0]["name"] if passed is None else _name(passed)
         self._lock = threading.Lock()
@@ -73,6 +75,18 @@ class Shelf:
         if self._owned is not None:
             self._owned[1].close()
             self._owned = None
+
+
+def _refuse_what_is_no_model(passed: Any) -> None:
+    """At once, before anybody presses Run, and without torch: the rest is for `load_model` to say."""
+    if passed is None or _loaded(passed) or hasattr(passed, "num_parameters"):
+        return
+    names = [entry["name"] for entry in catalogue()]
+    if not isinstance(passed, str | Path) or not str(passed).strip():
+        raise Refusal(f"model={passed!r}", "a name, a path, a hub id or a model", f"Try {names[0]!r}, or leave it out.")
+    name = str(passed)
+    if name not in names and "/" not in name and not Path(name).exists() and (hint := nearest(name.casefold(), names)):
+        raise Refusal(f"unknown model {name!r}", ", ".join(names), f"Correct the name.{hint}")
 
 
 def _loaded(source: Any) -> bool:

@@ -56,6 +56,8 @@ def to_html(comparison: Comparison, path: str | Path | None = None) -> str | Pat
         Where `path` is a folder or its folder is not there.
     """
     if path is not None:
+        if not isinstance(path, str | Path):
+            raise Refusal(f"path={path!r}", "a file name", "Give the name of the file to write.")
         path = Path(path)
         if path.is_dir() or not path.parent.is_dir():
             raise Refusal(

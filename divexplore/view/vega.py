@@ -11,8 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from divexplore.errors import Refusal
+from divexplore.models.catalog import cache_folder
 
-__all__ = ["cache_folder", "runtime"]
+__all__ = ["runtime"]
 
 # In a process of its own: the bundler starts a V8 that would hold 130 MB of the kernel for good.
 _BUNDLE = (
@@ -48,15 +49,6 @@ def runtime() -> bytes:
     return packed
 
 
-def cache_folder() -> Path:
-    """Where divexplore keeps what it made: ``DIVEXPLORE_CACHE``, or the user's cache folder."""
-    if folder := os.environ.get("DIVEXPLORE_CACHE"):
-        return Path(folder)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("divexplore"))
-
-
 def _vega_lite_version() -> str:
     from altair.vegalite import SCHEMA_VERSION
 
@@ -69,6 +61,7 @@ def _write(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(content)
+        Path(file.name).chmod(0o644)  # a temporary file is for its owner alone, a cache may be shared
         os.replace(file.name, path)
     except OSError:
         return

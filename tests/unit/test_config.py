@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -218,3 +219,18 @@ def test_of_greedy_the_refusal_of_temperature_0_says_how_it_is_asked_for():
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 def test_the_sides_of_a_preset_differ_in_one_field(preset):
     assert len(preset.a.difference(preset.b)) == 1
+
+
+def test_a_seed_is_what_torch_takes():
+    with pytest.raises(Refusal, match=r"2\*\*64 - 1"):
+        RunConfig(seed=2**64)
+    assert RunConfig(seed=2**64 - 1).seed == 2**64 - 1
+
+
+def test_whole_numbers_of_numpy_are_taken_as_pythons_own():
+    config = RunConfig(batch_size=np.int64(8), left_pad=np.int32(5))
+    assert type(config.batch_size) is int
+    assert config == RunConfig(batch_size=8, left_pad=5)
+    for wrong in (np.float64(8.0), np.bool_(True), "8", np.arange(2)):
+        with pytest.raises(Refusal, match="a whole number"):
+            RunConfig(batch_size=wrong)

@@ -162,3 +162,12 @@ def test_a_report_of_tokens_that_look_like_markdown_is_still_one_table(split):
     assert len(lines) == len(plain)
     bars = [len(re.findall(r"(?<!\\)\|", line)) for line in lines]
     assert bars == [len(re.findall(r"(?<!\\)\|", line)) for line in plain]
+
+
+def test_token_texts_mean_nothing_to_markdown(split):
+    import dataclasses
+
+    judged = dataclasses.replace(split.judgement, why="A took '<b>' and B `*`", evidence=("x | <img>",))
+    text = dataclasses.replace(split, judgement=judged).to_markdown()
+    assert r"A took '\<b>' and B \`\*\`" in text
+    assert r"- x \| \<img>" in text

@@ -50,6 +50,15 @@ def test_case_16_a_finished_text_scored_in_one_prefill_drifts(dtype):
     assert scored.table["phase"].unique().to_list() == ["score"]
 
 
+def test_a_score_chooses_nothing_and_cannot_go_back_to_the_start_of_its_process():
+    drawn = dx.score(small(), PROMPT, [1, 2, 3], {"do_sample": True, "repetition_penalty": 1.3})
+    plain = dx.score(small(), PROMPT, [1, 2, 3])
+    assert drawn.effective["decode"] == "greedy"
+    assert drawn.table["row_hash"].to_list() == plain.table["row_hash"].to_list()
+    with pytest.raises(dx.Refusal, match="which starts a process for them"):
+        dx.score(small(), PROMPT, [1, 2, 3], {"aten_cpu_capability": "default"})
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_case_17_the_cache_is_rounding(dtype):
     found = dx.compare(small(), ids(12), {"dtype": dtype, "use_cache": True}, {"dtype": dtype, "use_cache": False}, 12)

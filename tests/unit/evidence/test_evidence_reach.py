@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 import torch
-from small_models import BENIGN, PROMPT, small
+from small_models import BENIGN, PROMPT, nearly_tied, small
 from tiny_models import tiny
 
 import divexplore as dx
@@ -149,6 +149,16 @@ def test_full_evidence_keeps_a_run_without_one_step(sides):
     a, b = ({"dtype": dtype} for dtype in sides)
     found = dx.compare(load_model(net), PROMPT, a, b | {"seed": 1}, 8, evidence="full")
     assert found.verdict == "invalid"
+
+
+def test_a_referee_that_sees_a_tie_is_undecided():
+    """Two equal rows of the head: in fp64 too both ids hold one logit, whatever the last bits of a product say."""
+    model, chosen, double = nearly_tied(1, apart=0)
+    low, high = sorted((chosen, double))
+    found = dx.compare(model, PROMPT, {}, {"suppress_tokens": [low]}, 6)
+    assert {found.split.a.token_id, found.split.b.token_id} == {low, high}
+    assert found.evidence.referee.undecided
+    assert abs(found.evidence.referee.gap) < 1e-9
 
 
 def test_a_fault_that_met_no_run_says_so():

@@ -65,6 +65,8 @@ def test_a_folder_is_loaded_under_its_name(folder):
 
 def test_a_tokenizer_can_be_given(folder, fairy_tales):
     assert load_model(folder, fairy_tales.tokenizer).tokenizer is fairy_tales.tokenizer
+    with pytest.raises(Refusal, match="which has its own"):
+        load_model(fairy_tales, fairy_tales.tokenizer)
 
 
 def test_a_loaded_model_is_given_back(fairy_tales):

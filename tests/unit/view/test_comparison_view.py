@@ -27,6 +27,11 @@ def test_what_is_no_comparison_and_columns_that_are_not_there_are_refused(compar
         ComparisonView("a comparison")
     with pytest.raises(Refusal, match="selected=900"):
         ComparisonView(comparison, selected=900)
+    for wrong in ("x", 1.5, True):
+        with pytest.raises(Refusal, match="Choose a column of the alignment"):
+            ComparisonView(comparison, selected=wrong)
+    with pytest.raises(Refusal, match="True or False"):
+        ComparisonView(comparison, live="no")
 
 
 def test_every_trait_of_ours_is_documented():

@@ -19,6 +19,8 @@ def test_a_folder_and_a_file_in_no_folder_are_refused(tmp_path):
         to_html(made.comparison(), tmp_path)
     with pytest.raises(Refusal, match="Create the folder"):
         to_html(made.comparison(), tmp_path / "absent" / "comparison.html")
+    with pytest.raises(Refusal, match="path=3"):
+        to_html(made.comparison(), 3)
 
 
 @pytest.mark.parametrize(("n_steps", "limit"), [(256, 1_000_000), (4000, 3_000_000)])

@@ -15,7 +15,17 @@ def test_the_runtime_is_made_once_and_kept(tmp_path, monkeypatch):
     assert gzip.decompress(first).decode().rstrip().endswith("};") or b"as default" in gzip.decompress(first)
     monkeypatch.setattr(subprocess, "run", lambda *args, **options: pytest.fail("made a second time"))
     assert vega.runtime() == first
-    assert [path.suffix for path in tmp_path.iterdir()] == [".gz"], "nothing half-written is left"
+    (kept,) = tmp_path.iterdir()
+    assert kept.suffix == ".gz", "nothing half-written is left"
+    assert kept.stat().st_mode & 0o777 == 0o644, "a cache may be shared"
+
+
+def test_the_runtime_lies_where_models_do_whatever_the_folder_is_called(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DIVEXPLORE_CACHE", "~/kept")
+    monkeypatch.setattr(vega, "_BUNDLE", "print('export default 1')")
+    vega.runtime()
+    assert len(list((tmp_path / "kept").glob("vega-*"))) == 1
 
 
 def test_a_runtime_that_cannot_be_made_is_refused_with_its_reason(tmp_path, monkeypatch):
