@@ -124,6 +124,8 @@ class Evidence:
     state_leak, noncausal, padded, unsteady
         What the probes on demand found, as sentences; ``None`` where nothing was found or asked. `unsteady`: A does not
         repeat itself, so that nothing measured against it is certain.
+    steady
+        Whether A, A, B, A was asked for, and all three runs of A have equal rows.
     routed
         Whether the model sends tokens to experts: rounding that moves a router moves logits by orders of magnitude more,
         so that the size of a side's rounding says nothing about its kernels.
@@ -143,6 +145,7 @@ class Evidence:
     noncausal: str | None = None
     padded: str | None = None
     unsteady: str | None = None
+    steady: bool = False
     routed: bool = False
 
     @property
@@ -179,6 +182,7 @@ class Evidence:
                     "noncausal",
                     "padded",
                     "unsteady",
+                    "steady",
                     "routed",
                 )
             },

@@ -44,7 +44,13 @@ def add_extras(
     if stop():
         notes.append("Stopped before all of the evidence was measured.")
     return dataclasses.replace(
-        evidence, notes=tuple(notes), state_leak=leak, unsteady=unsteady, noncausal=noncausal, padded=padded
+        evidence,
+        notes=tuple(notes),
+        state_leak=leak,
+        unsteady=unsteady,
+        steady=leak is unsteady is None,
+        noncausal=noncausal,
+        padded=padded,
     )
 
 
@@ -58,7 +64,7 @@ def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str |
     The state leak and the lack of repeatability, each as a sentence or ``None``, and what was seen.
     """
     before, after = _first_difference(first, second), _first_difference(second, last)
-    short = next((trace for trace in (second, last) if trace.partial and not first.partial), None)
+    short = next((trace for trace in (second, last) if trace.partial and len(trace) < len(first)), None)
     if unrepeatable(first):
         drawn = "A samples without a seed, so that its runs draw other numbers"
         seen = next((step for step in (before, after) if step is not None), None)
@@ -74,7 +80,11 @@ def repeats(first: Trace, second: Trace, last: Trace) -> tuple[str | None, str |
         ended = f"A run of A ended early at step {len(short)} ({short.meta['error'] or short.finish_reason})"
         unsteady = f"{ended}: whether A repeats itself is not known beyond it."
         return None, unsteady, unsteady
-    return None, None, f"A, A, B, A: three runs of A have equal row hashes over {len(first)} steps."
+    return (
+        None,
+        None,
+        f"A, A, B, A: three runs of A have equal row hashes over {min(map(len, (first, second, last)))} steps.",
+    )
 
 
 def reverse_forcing(pair: Pair, **watched: Any) -> tuple[int, int]:

@@ -148,6 +148,7 @@ def _sentences(case: Case) -> tuple[str, ...]:
         *_partial(case),
         _paths(case),
         _dtype_as_well(case),
+        _invariance(case),
         _flag(case),
         _left_out(case),
     ]
@@ -182,6 +183,19 @@ def _dtype_as_well(case: Case) -> str | None:
     if "dtype" not in case.knobs or not others:
         return None
     return f"dtype differs as well: {', '.join(sorted(others))} alone is not to blame until it is tried alone"
+
+
+def _invariance(case: Case) -> str | None:
+    """What runs that repeat themselves and yet differ are: not random, but not invariant to what differs."""
+    evidence = case.evidence
+    knobs = sorted(case.knobs - OF_CHOICE)
+    if evidence is None or not evidence.steady or not knobs or not case.steps["differs"].any():
+        return None
+    again = evidence.forced["epsilon"].head(case.common).to_list() == case.steps["epsilon"].to_list()
+    if not again:  # B, forced on the tokens of the common prefix, is a second run of B
+        return None
+    to = "batch-invariant" if knobs == ["batch_size"] else f"invariant to {', '.join(knobs)}"
+    return f"deterministic, but not {to}: each side repeats itself, and the sides differ"
 
 
 def _flag(case: Case) -> str | None:

@@ -86,13 +86,22 @@ def test_case_7_each_side_repeats_itself_although_the_sides_differ():
         PROMPT,
         {"dtype": "bfloat16"},
         {"dtype": "bfloat16", "fill": [ids(20, 1), ids(20, 2)]},
-        16,
+        48,
         evidence="full",
     )
     assert found.verdict in BENIGN
     assert found.evidence.state_leak is None
     assert any("three runs of A have equal row hashes" in sentence for sentence in found.judgement.evidence)
     assert found.b.effective["pads"][0] == 10
+
+
+def test_case_7_what_repeats_and_yet_differs_is_called_deterministic_but_not_batch_invariant():
+    said = "deterministic, but not batch-invariant: each side repeats itself, and the sides differ"
+    found = dx.compare(small(), PROMPT, {}, {"batch_size": 4}, 8, evidence="full")
+    assert found.first_drift is not None
+    assert said in found.judgement.evidence
+    assert said not in dx.compare(small(), PROMPT, {}, {"batch_size": 4}, 8).judgement.evidence, "nobody asked A again"
+    assert said not in dx.compare(small(), PROMPT, {}, {"seed": 2}, 8, evidence="full").judgement.evidence
 
 
 def test_case_39_a_near_tie_is_no_tie_and_comes_with_its_noise():
