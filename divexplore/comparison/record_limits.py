@@ -229,8 +229,9 @@ def other_ends(a: Trace, b: Trace) -> str | None:
     if None in stops:
         return None
     limits = [record.get("limit") for record in records]
-    of_shorter = limits[0] if len(a) <= len(b) else limits[1]
-    reached = limits[0] != limits[1] and of_shorter is not None and min(len(a), len(b)) >= of_shorter
+    least = min(len(a), len(b))
+    cut = any(limit is not None and least >= limit for limit, t in zip(limits, (a, b), strict=True) if len(t) == least)
+    reached = limits[0] != limits[1] and cut
     if stops[0] == stops[1] and not reached:
         return None
     told = []

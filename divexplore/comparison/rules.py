@@ -154,7 +154,7 @@ def invalid(case: Case) -> Finding | None:
         found = trace.meta["invalid"]
         if found is not None:
             return Finding(
-                f"{side}'s logits at step {found['step']} hold {_not_finite(found)}{_of_all(trace)}; an argmax of them would "
+                f"{side}'s {_values(trace)} at step {found['step']} hold {_not_finite(found)}{_of_all(trace)}; an argmax of them would "
                 "pick a token silently.",
                 "Look for an overflow: run the same side in bfloat16 or float32."
                 if trace.effective["dtype"] == "float16"
@@ -164,7 +164,7 @@ def invalid(case: Case) -> Finding | None:
         same = len(trace) > 0 and flat.shape[1] > 1 and bool((flat == flat[:, :1]).all())
         if constant_values(trace) if trace.record is not None else same:
             return Finding(
-                f"{side}'s logits are constant at all {len(trace)} steps: every token is as likely as any other.",
+                f"{side}'s {_values(trace)} are constant at all {len(trace)} steps: every token is as likely as any other.",
                 "Look at the weights: a head of zeros gives such logits.",
             )
     for step, value in case.steps.select("step", "epsilon").drop_nulls().iter_rows():
@@ -225,10 +225,13 @@ def policy(case: Case) -> Finding | None:
     asked = other_ends(a, b) if case.recorded else None
     uneven = len(a) != len(b) and (ended == {"length"} or asked is not None)
     if ended == {"eos", "length"} or uneven:
+        rules = f"the stop rules differ{'' if asked is None else f' ({asked})'}"
+        untold = case.recorded and asked is None and len(a) == len(b)  # nothing asked for tells them apart
         return Finding(
             f"The tokens agree over {case.common} steps, but A ended by {a.finish_reason} after {len(a)} and B by "
-            f"{b.finish_reason} after {len(b)}: the stop rules differ{'' if asked is None else f' ({asked})'}.",
+            f"{b.finish_reason} after {len(b)}: {'how they differ is not in the requests' if untold else rules}.",
             "Compare the end-of-sequence ids and the number of new tokens of both sides.",
+            inconclusive=untold,
         )
     return None
 
@@ -350,6 +353,10 @@ def identical(case: Case) -> Finding | None:
         "Try more steps, other prompts, or another pair.",
         inconclusive=unknown or uneven is not None,
     )
+
+
+def _values(trace: Trace) -> str:
+    return "logits" if trace.record is None else "log-probabilities"
 
 
 def _not_finite(found: dict[str, int]) -> str:

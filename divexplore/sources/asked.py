@@ -52,6 +52,16 @@ _NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1,
     "response_format": {"type": "text"},
     "structured_outputs": None,
+    "use_beam_search": None,
+}
+# what leaves candidates out of a draw, each with the values that leave none out
+_FILTERS: dict[str, tuple[float, ...]] = {
+    "min_p": (0,),
+    "mirostat": (0,),
+    "top_k": (0, -1),
+    "top_p": (1,),
+    "typical_p": (1,),
+    "xtc_probability": (0,),
 }
 _WINDOWED = {"frequency_penalty", "presence_penalty", "repeat_penalty"}  # over the tokens that repeat_last_n counts
 _STOPS = ("stop", "stop_token_ids", "ignore_eos", "min_tokens")
@@ -140,7 +150,13 @@ def _path(request: Mapping[str, Any] | None, shape: str, echoed: Mapping[str, An
         return "greedy"
     if temperature is None and "temperature" in not_echoed(request, shape, echoed):
         return "sample, for temperature was requested but not echoed"
-    return "sample" if temperature is None else f"sample, temperature {temperature}"
+    words = ["sample"] if temperature is None else ["sample", f"temperature {temperature}"]
+    words += [
+        f"{name} {_brief(asked[name])}"
+        for name, neutral in _FILTERS.items()
+        if _is_asked(asked.get(name)) and asked[name] not in neutral
+    ]
+    return ", ".join(words)
 
 
 def processors(request: Mapping[str, Any] | None, shape: str, echoed: Mapping[str, Any]) -> list[str] | None:

@@ -30,6 +30,12 @@ def row_of(entry: Any, where: str) -> Row:
 
 def _choice(part: dict[str, Any], response: dict[str, Any], request: Mapping[str, Any], where: str) -> Choice:
     legacy = "text" in part
+    if "delta" in part and not legacy and "message" not in part:
+        raise FormatError(
+            f"{where} is one chunk of a stream, not a response",
+            "a whole response, or a stream with its data: lines",
+            "Record the body as it came.",
+        )
     message = part.get("message") or {}
     logprobs = _arrays_of(part.get("logprobs"), where)
     prompt_ids = ids_of(part.get("prompt_token_ids") or response.get("prompt_token_ids"), "prompt_token_ids", where)

@@ -58,6 +58,7 @@ def _llamacpp(response: dict[str, Any], request: Mapping[str, Any] | None, where
             model=response.get("model"),
             values="post-sampling logprobs" if after else "logprobs",
             echoed=dict(response.get("generation_settings") or {}),
+            cut="one chunk of a stream that goes on (stop: false)" if response.get("stop") is False else None,
             notes=("values are probabilities after the sampler's filters, turned into logarithms",) if after else (),
         )
     ]

@@ -105,6 +105,20 @@ def test_other_stop_rules_or_limits_by_request_are_policy_where_a_stream_is_long
     assert dx.compare_traces(plain, same).verdict == "measurement", "a limit that nobody reached ended nothing"
 
 
+def test_other_ends_of_equal_tokens_are_no_proof_of_other_stop_rules(tmp_path):
+    eos, length, limited = read(
+        tmp_path,
+        chat(*HELLO, finish_reason="stop"),
+        chat(*HELLO),
+        chat(*HELLO, request={"max_tokens": 2}),
+    )
+    untold, asked = dx.compare_traces(eos, length), dx.compare_traces(eos, limited)
+    assert untold.verdict == asked.verdict == "policy"
+    assert (untold.inconclusive, asked.inconclusive) == (True, False)
+    assert "not in the requests" in untold.why
+    assert "B at most 2 tokens" in asked.why
+
+
 def test_one_limit_and_fewer_rows_is_a_record_that_lacks_some(tmp_path):
     a, b = read(tmp_path, *(chat(*rows, request={"max_tokens": 3}) for rows in (MORE, HELLO)))
     comparison = dx.compare_traces(a, b)
@@ -209,5 +223,6 @@ def test_nan_and_an_infinity_of_one_list_alone_are_invalid(tmp_path, swap):
     assert "NaN" in of_nan.why
     assert of_infinity.why == f"At step 0 the log-probability of 'b' is minus infinity on {side} only."
     assert "inf nats" not in str(of_infinity)
+    assert of_nan.why.startswith(f"{side}'s log-probabilities at step 0 hold")
     assert guard(of_infinity, "finite").ok is False
     assert dx.compare_traces(infinite, infinite).verdict == "identical"

@@ -285,3 +285,24 @@ def test_two_long_biases_are_not_told_as_one(tmp_path):
     a, b = read(tmp_path, *(chat([entry("a", -0.5)], {"temperature": 0, "logit_bias": bias}) for bias in biases))
     assert a.effective["decode"] != b.effective["decode"]
     assert len(a.effective["decode"]) < 120
+
+
+def test_what_is_left_out_of_a_draw_is_part_of_the_path(tmp_path):
+    wide, narrow, all_of_it = read(
+        tmp_path,
+        *(
+            chat([entry("a", -0.5)], {"temperature": 0.7, "seed": 1} | asked)
+            for asked in ({"top_p": 0.9}, {"top_p": 0.5, "top_k": 40}, {"top_p": 1, "top_k": -1})
+        ),
+    )
+    assert wide.effective["decode"] == "sample, temperature 0.7, top_p 0.9"
+    assert narrow.effective["decode"] == "sample, temperature 0.7, top_k 40, top_p 0.5"
+    assert all_of_it.effective["decode"] == "sample, temperature 0.7"
+
+
+def test_one_chunk_alone_is_no_whole_response(tmp_path):
+    with pytest.raises(FormatError, match="one chunk of a stream"):
+        read(tmp_path, chunk("a", [entry("a", -0.5)]), chunk("b", [entry("b", -0.5)]))
+    [goes_on] = read(tmp_path, llamacpp([ROW], stop=False))
+    [ends] = read(tmp_path, llamacpp([ROW], stop=True))
+    assert (goes_on.partial, ends.partial) == (True, False)
