@@ -38,6 +38,8 @@ __all__ = ["Explorer"]
 
 logger = logging.getLogger(__name__)
 
+AWAY = 10  # seconds: a cell that is run again takes its view away for a moment
+
 
 class Explorer(ipywidgets.VBox):
     """Choose a model, a prompt and two configurations, run both, and look at where they part.
@@ -46,7 +48,8 @@ class Explorer(ipywidgets.VBox):
     ----------
     model
         What `divexplore.load_model` takes; the picker offers the catalogue beside it. A loaded `Model` stays yours, one
-        that is loaded here is freed by `close`, or when the Explorer has left the page and nothing runs any more.
+        that is loaded here is freed by `close`, or when the Explorer has left the page and nothing runs any more. A run
+        that no cell waits for is stopped when the Explorer stays off the page for `AWAY` seconds.
     prompt
         A text, or a list of token ids.
     a, b
@@ -83,6 +86,7 @@ class Explorer(ipywidgets.VBox):
         self._worker = Worker(self._failed)
         self._turn = threading.RLock()  # held while a run is shown, started or stopped: none falls into another
         self._closed = False
+        self._left = object()  # another one at each time that the last view leaves the page
         self._saved_page = SavedPage()
         self.panel = RunPanel(
             self._hear, choices=choices(self._shelf.listed), request=request, saved=self._saved_page.key
@@ -339,15 +343,26 @@ class Explorer(ipywidgets.VBox):
             self._judged = True
             threading.Thread(target=self._judge_presets, name="divexplore-presets", daemon=True).start()
         elif change["new"] == 0 and change["old"]:
-            if self._worker.busy:  # a cell that is run again takes its view away for a moment
-                self._worker.when_idle(self._release_off_the_page)
-            else:
+            self._left = left = object()
+            if (job := self._worker.latest) is None or job.ended:
                 self._release_off_the_page()
+            else:
+                self._worker.when_idle(self._release_off_the_page)
+                timer = threading.Timer(AWAY, self._stop_off_the_page, (job, left))
+                timer.name, timer.daemon = "divexplore-away", True
+                timer.start()
+
+    def _stop_off_the_page(self, job: Job, left: object) -> None:
+        """Stop a run that nobody looks at or waits for; `left` is the time that its last view left the page."""
+        with self._turn:
+            if self._left is left and self._view_count == 0 and self._worker.latest is job and not job.awaited:
+                self.stop()
 
     def _release_off_the_page(self) -> None:
         """Free the model that was loaded here, unless a view is back or something runs again."""
-        if self._view_count == 0 and not self.busy:
-            self._shelf.release()
+        with self._turn:  # a start between the look and the release would lose its model
+            if self._view_count == 0 and not self.busy:
+                self._shelf.release()
 
     def _judge_presets(self) -> None:
         """Grey the presets that this machine cannot make differ; beside the screen, for it loads torch and multiplies."""
@@ -365,6 +380,7 @@ class Explorer(ipywidgets.VBox):
 
 def _result(job: Job, what: str) -> Comparison:
     """What a job made, once it is over."""
+    job.awaited = True
     try:
         job.wait()
     except KeyboardInterrupt:

@@ -25,6 +25,7 @@ __all__ = ["BranchPanel", "RunPanel", "Strip", "complaint", "esm", "offer"]
 logger = logging.getLogger(__name__)
 
 _FOLDER = Path(__file__).parent.parent / "static" / "explorer"
+_OF_THE_VIEW = ("format.js", "dom.js")  # modules of the view that stand alone
 
 Hear = Callable[[dict[str, Any]], None]
 """Takes a message of the browser; what it raises is shown in the panel's error line."""
@@ -32,9 +33,11 @@ Hear = Callable[[dict[str, Any]], None]
 
 @cache
 def esm(*names: str) -> str:
-    """Modules of the panel, joined behind the view's `dom.js`."""
-    sources = [(assets.FOLDER / "dom.js").read_text(encoding="utf-8")]
-    sources += [(_FOLDER / name).read_text(encoding="utf-8").replace('from "../view/', 'from "./') for name in names]
+    """Modules of the panel, joined behind those of the view that they import."""
+    own = [(_FOLDER / name).read_text(encoding="utf-8") for name in names]
+    used = [name for name in _OF_THE_VIEW if any(f'from "../view/{name}"' in source for source in own)]
+    sources = [(assets.FOLDER / name).read_text(encoding="utf-8") for name in used]
+    sources += [source.replace('from "../view/', 'from "./') for source in own]
     return assets.join(sources)
 
 

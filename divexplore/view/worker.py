@@ -30,6 +30,8 @@ class Job:
     """What it raised."""
     replaced: bool = False
     """Whether a later job took its place: then nothing of it may reach the screen."""
+    awaited: bool = False
+    """Whether a cell waits for it."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -72,6 +74,11 @@ class Worker:
         """Whether a job is running or waits to."""
         latest = self._latest
         return latest is not None and not latest.ended
+
+    @property
+    def latest(self) -> Job | None:
+        """The job that was started last."""
+        return self._latest
 
     def start(self, work: Callable[[Job], Any], *, last: bool = False) -> Job:
         """Run `work` as soon as the job before it is over, which is asked to stop.

@@ -11,7 +11,7 @@ from test_stub_accessible import JUPYTER
 import divexplore as dx
 from divexplore.config import PRESETS
 from divexplore.errors import Refusal
-from divexplore.view.explorer_panel import RunPanel, complaint
+from divexplore.view.explorer_panel import BranchPanel, RunPanel, complaint
 from divexplore.view.explorer_progress import idle_state
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>panel</title><style>{css}</style></head>
@@ -231,3 +231,20 @@ def test_axe_finds_nothing(panel, page, host, forced):
     put(page, {**RUNNING, "error": complaint(ValueError("wrong"))})
     found = axe.run(page, context=".dx-runner").response["violations"]
     assert [(v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in found] == []
+
+
+def test_tokens_that_could_not_be_seen_are_offered_visibly(page, tmp_path):
+    shown = {"\n": "⏎", "\u200b": "⟨200B⟩", "  ": "␣␣", "": "∅", "<b>": "<b>", " hat": " hat"}
+    tokens = [{"id": place, "text": text, "probability": 0.1} for place, text in enumerate(shown)]
+    values = {"offer": {"sides": [{"side": "a", "step": 3, "tokens": tokens}]}, "busy": False, "note": ""}
+    state = json.dumps({"esm": BranchPanel._esm, "values": values}).replace("<", "\\u003c")
+    path = tmp_path / "branch.html"
+    path.write_text(_PAGE.format(css=BranchPanel._css, state=state), encoding="utf-8")
+    page.goto(path.as_uri())
+    offered = page.get_by_role("combobox", name="takes").locator("option")
+    expect(offered).to_have_count(len(shown))
+    assert offered.evaluate_all("(all) => all.map((one) => one.text)") == [f"“{text}” 0.10" for text in shown.values()]
+    page.get_by_role("combobox", name="takes").select_option("1")
+    page.get_by_role("button", name="Continue").click()
+    assert page.evaluate("window.sent") == [{"do": "fork", "side": "a", "step": 3, "token": 1}]
+    assert page.watch.errors == []

@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 CELL = """import divexplore as dx
+import divexplore.view.explorer
+divexplore.view.explorer.AWAY = 1
 explorer = dx.Explorer(max_new_tokens=48)
 explorer.panel.request = {**explorer.panel.request, "evidence": "fast"}
 explorer"""
@@ -141,10 +143,16 @@ def test_the_first_differing_operation_is_found_by_a_button_and_shown_in_its_tab
     expect(panel).to_contain_text("the first is")  # the earlier answer stays
 
 
-def test_off_the_page_the_model_is_freed(opened):
+@pytest.mark.parametrize("under_way", [False, True])
+def test_off_the_page_the_model_is_freed(opened, under_way):
     page = opened
+    if under_way:  # nobody is there to press Stop any more
+        page.get_by_role("textbox", name="Steps").fill("100000")
     run(page)
-    expect(view(page)).to_be_visible()
+    if under_way:
+        expect(page.locator(".dx-figures")).to_contain_text("of 100000 steps")
+    else:
+        expect(view(page)).to_be_visible()
     page.evaluate(
         """async () => { const notebook = window.jupyterapp.shell.currentWidget.content;
         notebook.activeCellIndex = 0;

@@ -1,6 +1,7 @@
 // Below the view: take another token at the selected step, and see where that side would have gone.
 
 import { button, element, freshId, OWN_KEYS } from "../view/dom.js";
+import { quoted } from "../view/format.js";
 
 class Branch {
   constructor(model, signal) {
@@ -35,7 +36,7 @@ class Branch {
 
   offerTokens() {
     const found = this.model.get("offer").sides.find(({ side }) => side === this.side.value);
-    const options = (found?.tokens ?? []).map(({ id, text, probability }) => element("option", { value: id, text: `“${text}”  ${probability.toPrecision(2)}` }));
+    const options = (found?.tokens ?? []).map(({ id, text, probability }) => element("option", { value: id, text: `${quoted(text)}  ${probability.toPrecision(2)}` }));
     this.token.replaceChildren(...options);
   }
 

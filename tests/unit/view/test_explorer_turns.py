@@ -110,6 +110,53 @@ def test_a_cell_that_is_run_again_in_mid_run_frees_nothing(stand):
     explorer.close()
 
 
+@pytest.fixture
+def away(monkeypatch):
+    """Makes the time off the page, after which a run is stopped, a moment, and waits for its end."""
+    monkeypatch.setattr("divexplore.view.explorer.AWAY", 0.05)
+
+    def over():
+        for thread in threading.enumerate():
+            if getattr(thread, "interval", None) == 0.05:
+                thread.join(PATIENCE)
+
+    return over
+
+
+def test_a_run_that_nobody_looks_at_is_stopped_and_kept_and_its_model_is_freed(stand, away):
+    explorer = dx.Explorer()
+    explorer.set_trait("_view_count", 1)
+    explorer.start()
+    assert stand.entered.acquire(timeout=PATIENCE)
+    model = explorer._shelf.get("fairy-tales")
+    explorer.set_trait("_view_count", 0)
+    settle(explorer)  # nothing lets it go but Stop
+    assert explorer.comparison is not None
+    assert gone(model)
+    explorer.close()
+
+
+def test_a_run_whose_view_is_back_goes_on_and_so_does_one_for_which_a_cell_waits(stand, away):
+    explorer = dx.Explorer()
+    explorer.set_trait("_view_count", 1)
+    explorer.start()
+    assert stand.entered.acquire(timeout=PATIENCE)
+    explorer.set_trait("_view_count", 0)
+    explorer.set_trait("_view_count", 1)
+    away()
+    assert not explorer._worker.latest.stopped()
+
+    waiting = threading.Thread(target=explorer.run)  # in place of the run before
+    waiting.start()
+    assert stand.entered.acquire(timeout=PATIENCE)
+    explorer.set_trait("_view_count", 0)
+    away()
+    assert not explorer._worker.latest.stopped()
+    stand.go.set()
+    waiting.join(PATIENCE)
+    explorer.close()
+
+
 def gone(model):
     """Whether a model is let go of, by a thread that may still be on its way."""
     return any(model.closed or time.sleep(0.01) for _ in range(100 * PATIENCE))
