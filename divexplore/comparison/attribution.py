@@ -16,6 +16,7 @@ from divexplore.comparison.verdict import Verdict
 from divexplore.config import PRESETS, RunConfig
 from divexplore.engine.choice import decode_path
 from divexplore.engine.fresh_process import kept_processes
+from divexplore.engine.interrupt import interruptible
 from divexplore.engine.isolated import needs_isolation, run_isolated
 from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import decode
@@ -126,7 +127,8 @@ def attribute(
     neighbours
         Whether to ask what about the batch it is, where the two batch sizes differ.
     progress, stop
-        `progress` is called before each run. A stopped search keeps what it found.
+        `progress` is called before each run. A stopped search keeps what it found, and so does one that is interrupted
+        once.
 
     Raises
     ------
@@ -140,14 +142,14 @@ def attribute(
     config_a, config_b = RunConfig.of(a), RunConfig.of(b)
     _refuse_sampling(config_a, config_b)
     model, encoded = opened(model, prompt, chat=chat, max_new_tokens=max_new_tokens)
-    bench = _Bench(model, encoded, needs_isolation(config_a, config_b), max_new_tokens, progress, stop)
-    bench.expected = (
-        expected_runs(config_a, config_b) if neighbours else expected_runs(config_a, config_b) - len(QUESTIONS)
-    )
-    with RowFile() as rows, kept_processes():
+    with RowFile() as rows, kept_processes(), interruptible(stop) as stopping:
+        bench = _Bench(model, encoded, needs_isolation(config_a, config_b), max_new_tokens, progress, stopping)
+        bench.expected = expected_runs(config_a, config_b) - (0 if neighbours else len(QUESTIONS))
         try:
             first = bench.run(config_a), bench.run(config_b)
         except Stopped:
+            if stopping.interrupted:  # there is nothing to keep
+                raise KeyboardInterrupt from None
             raise Refusal("a search stopped before both sides had run", "one that runs on", "Run it again.") from None
         split = effect_of(*first).split
         bench.steps = min(map(len, first)) if split is None else split + 1
@@ -158,6 +160,7 @@ def attribute(
         if neighbours and config_a.rows != config_b.rows and found.repeatable and not found.stopped:
             configs = neighbour_configs(config_a, max(config_a.rows, config_b.rows), bench.prompt.ids)
             asked = bench.ask(configs)
+    stopping.tell()
     return _result(config_a, config_b, bench, found, configs, asked)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from divexplore.engine.statistics import best_id
+
 __all__ = ["RowDrift", "epsilon", "kld", "row_drift"]
 
 
@@ -43,7 +45,7 @@ def row_drift(a: torch.Tensor, b: torch.Tensor, token: int) -> RowDrift:
     return RowDrift(
         epsilon=epsilon(a, b),
         kld=kld(log_a, log_b),
-        top1_agree=_best(a) == _best(b),
+        top1_agree=best_id(a) == best_id(b),
         delta_p=float(log_b[token].exp() - log_a[token].exp()),
         rank=int(ahead.sum()),
     )
@@ -67,7 +69,3 @@ def kld(log_a: torch.Tensor, log_b: torch.Tensor) -> float:
     terms[torch.isneginf(log_a)] = 0.0
     total = float(terms.sum())
     return total if math.isnan(total) else max(0.0, total)
-
-
-def _best(row: torch.Tensor) -> int:
-    return int(torch.nonzero(row == row.max())[0, 0])

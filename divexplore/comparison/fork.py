@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from divexplore.engine.interrupt import interruptible
 from divexplore.errors import Refusal
@@ -37,15 +38,24 @@ def fork(
     if side not in ("a", "b"):
         raise Refusal(f"side={side!r}", "'a' or 'b'", "Choose one of the two sides.")
     trace, config = (pair.a, pair.config_a) if side == "a" else (pair.b, pair.config_b)
-    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < len(trace):
+    at, taken = _whole(step), _whole(token)  # an id of a top list is numpy's
+    if at is None or not 0 <= at < len(trace):
         raise Refusal(f"step={step!r}", f"0 to {len(trace) - 1}", "Choose a step of that side.")
-    if isinstance(token, bool) or not isinstance(token, int):
+    if taken is None:
         raise Refusal(f"token={token!r}", "a token id", "Pass the id, such as one of the top list at that step.")
+    step, token = at, taken
     forced = [*trace.token_ids[:step], token]
     ends = token in pair.model.eos_ids  # the configuration would end there too
     steps = len(forced) if ends else max(len(forced), max_new_tokens or trace.meta["max_new_tokens"] or len(trace))
     with interruptible(stop) as stopping:
         branch = pair.decode(config, steps, forced=forced, fillers=trace, progress=progress, stop=stopping)
-    stopping.tell()
+    stopping.tell(between=2)  # the method and what wraps it
     meta = {**branch.meta, "fork": {"side": side, "step": step, "token_id": token}}
     return Trace(branch.table, {**meta, "finish_reason": "eos"} if ends and not branch.partial else meta)
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None

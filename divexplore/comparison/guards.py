@@ -16,6 +16,7 @@ from divexplore.engine.choice import choice_of
 from divexplore.engine.forwards import forwards
 from divexplore.engine.interventions import surround
 from divexplore.engine.numerics import applied, attention
+from divexplore.engine.statistics import best_id
 
 if TYPE_CHECKING:
     from divexplore.config import RunConfig
@@ -128,8 +129,7 @@ def observe(
             logits = next(stream) if tokens is None else stream.send(tokens)
             tokens = logits.argmax(-1)
             row = logits[batch.row]
-            best = int(torch.nonzero(row == row.max())[0, 0])
-            chosen = best if choice is None else choice(row, trace.token_ids[:step])
+            chosen = best_id(row) if choice is None else choice(row, trace.token_ids[:step])
             if chosen != recorded:
                 return f"step {step} chooses {model.token_text(chosen)!r} where the record has {model.token_text(recorded)!r}"
             tokens[ended.to(tokens.device)] = batch.pad_id

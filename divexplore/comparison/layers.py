@@ -12,11 +12,13 @@ from divexplore.comparison.drift import epsilon
 from divexplore.comparison.residuals import Keep, lens, streaming
 from divexplore.config import PRESETS, RunConfig
 from divexplore.engine.batch import fill_batch
+from divexplore.engine.interrupt import interruptible
 from divexplore.engine.interventions import intervene
 from divexplore.engine.moment import reach
 from divexplore.engine.rowfile import RowFile
 from divexplore.engine.run import decode
 from divexplore.engine.spill import Spill
+from divexplore.engine.statistics import best_id
 from divexplore.errors import Refusal
 from divexplore.models.request import opened
 
@@ -115,7 +117,8 @@ def layer_drift(
     model, prompt, a, b, max_new_tokens, chat
         As `compare` takes them.
     progress, stop
-        Called and asked after each step of both runs; a stopped run is looked at as far as it went.
+        Called and asked after each step of both runs; a stopped run is looked at as far as it went, and so is one that is
+        interrupted once.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def layer_drift(
         a, b = PRESETS["batch"].a, PRESETS["batch"].b
     config_a, config_b = RunConfig.of(a), RunConfig.of(b)
     model, encoded = opened(model, prompt, chat=chat, max_new_tokens=max_new_tokens)
-    with RowFile() as rows, Spill() as vectors:
+    with RowFile() as rows, Spill() as vectors, interruptible(stop) as stopping:
         free = _run(
             model,
             encoded,
@@ -135,8 +138,10 @@ def layer_drift(
             max_new_tokens,
             on_row=lambda step, row, token: rows.append(row),
             progress=_labelled(progress, "A"),
-            stop=stop,
+            stop=stopping,
         )
+        if stopping.interrupted:  # there is nothing to keep before B has run
+            raise KeyboardInterrupt
         if not len(free):
             raise Refusal(
                 "layers of a run without a whole step", "a run with one", "Choose another configuration for A."
@@ -147,7 +152,7 @@ def layer_drift(
 
         def see(step: int, row: torch.Tensor, token: int) -> None:
             epsilons.append(epsilon(rows.read(step), row.cpu()))
-            choices.append((_best(rows.read(step)), _best(row.cpu())))
+            choices.append((best_id(rows.read(step)), best_id(row.cpu())))
 
         _run(
             model,
@@ -158,7 +163,7 @@ def layer_drift(
             forced=free.token_ids,
             on_row=see,
             progress=_labelled(progress, "B on A's tokens"),
-            stop=lambda: (bool(choices) and choices[-1][0] != choices[-1][1]) or (stop is not None and stop()),
+            stop=lambda: (bool(choices) and choices[-1][0] != choices[-1][1]) or stopping(),
         )
     if not epsilons:
         raise Refusal("layers of a run without a whole step", "a run with one", "Choose another configuration for B.")
@@ -166,6 +171,7 @@ def layer_drift(
     step = flips.index(True) if any(flips) else epsilons.index(max(epsilons))
     first, second = choices[step] if flips[step] else (choices[step][0], int(free.top_ids[step, 1]))
     table, exact = _through_the_lens(model, encoded, config_a, config_b, free, step, first, second)
+    stopping.tell()
     return LayerDrift(
         a=config_a,
         b=config_b,
@@ -207,10 +213,6 @@ def _compare(
             measured[key] = float(apart.abs().max()), float(apart.norm()) / norm if norm else float(apart.norm() > 0)
 
 
-def _best(row: torch.Tensor) -> int:
-    return int(torch.nonzero(row == row.max())[0, 0])
-
-
 def _labelled(progress: Progress | None, label: str) -> Progress | None:
     return None if progress is None else lambda done, total, _: progress(done, total, label)
 
@@ -228,7 +230,7 @@ def _through_the_lens(
         exact = exact and torch.equal(seen[-1], moment.row)
         for layer, logits in enumerate(seen):
             pair = float(logits[first]), float(logits[second])
-            top = model.token_text(_best(logits))
+            top = model.token_text(best_id(logits))
             rows.append(
                 {
                     "layer": layer,

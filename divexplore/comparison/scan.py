@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from divexplore.config import RunConfig
+from divexplore.engine.interrupt import interruptible
 from divexplore.engine.run import decode
 from divexplore.errors import Refusal
 from divexplore.models.fairy_tales.prompts import PROMPTS
@@ -50,7 +51,8 @@ def find_near_ties(
     config
         The configuration to decode with; ``None`` is the model's and the process's own set-up.
     budget_seconds
-        No further step begins after this time. A `RuntimeWarning` then says how many prompts were run.
+        No further step begins after this time. A `RuntimeWarning` then says how many prompts were run. A first interrupt
+        ends the scan in the same way: the steps found so far are given.
     max_new_tokens
         Steps at most, of each prompt.
     epsilon
@@ -86,23 +88,26 @@ def find_near_ties(
     ]  # all of them: a bad one is refused before the first run
     deadline = time.monotonic() + budget_seconds
     tables: list[pl.DataFrame] = []
-    for index, (shown, prompt) in enumerate(zip(texts, encoded, strict=True)):
-        trace = decode(model, prompt, config, max_new_tokens, stop=lambda: time.monotonic() >= deadline)
-        tables.append(_steps(trace, index, shown))
-        if trace.meta["error"]:
-            warnings.warn(
-                f"prompt {index + 1} ended at step {len(trace)}: {trace.meta['error']}", RuntimeWarning, stacklevel=3
-            )
-        if progress is not None:
-            progress(index + 1, len(encoded))
-        if time.monotonic() >= deadline and (trace.partial or index + 1 < len(encoded)):
-            warnings.warn(
-                f"the budget of {budget_seconds:g} s ended in prompt {index + 1} of {len(encoded)}, at step {len(trace)}; "
-                "a larger budget_seconds runs more",
-                RuntimeWarning,
-                stacklevel=3,  # the public name is a function around this one
-            )
-            break
+    with interruptible(lambda: time.monotonic() >= deadline) as stopping:
+        for index, (shown, prompt) in enumerate(zip(texts, encoded, strict=True)):
+            trace = decode(model, prompt, config, max_new_tokens, stop=stopping)
+            tables.append(_steps(trace, index, shown))
+            if trace.meta["error"]:
+                told = f"prompt {index + 1} ended at step {len(trace)}: {trace.meta['error']}"
+                warnings.warn(told, RuntimeWarning, stacklevel=3)
+            if progress is not None:
+                progress(index + 1, len(encoded))
+            if stopping.interrupted:
+                break
+            if stopping() and (trace.partial or index + 1 < len(encoded)):
+                warnings.warn(
+                    f"the budget of {budget_seconds:g} s ended in prompt {index + 1} of {len(encoded)}, "
+                    f"at step {len(trace)}; a larger budget_seconds runs more",
+                    RuntimeWarning,
+                    stacklevel=3,  # the public name is a function around this one
+                )
+                break
+    stopping.tell()
     risk = pl.lit(None, pl.Boolean) if epsilon is None else pl.col("margin") <= 2 * epsilon
     return pl.concat(tables).with_columns(at_risk=risk).sort("margin_ulps", "margin", "prompt_index", "step")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from divexplore.config import RunConfig
+from divexplore.engine.statistics import best_id
 from divexplore.errors import Refusal
 
 if TYPE_CHECKING:
@@ -67,12 +68,11 @@ def choice_of(config: RunConfig, prompt_ids: Sequence[int], vocab_size: int) -> 
         before = [*prompt_ids, *output][-window:]
         ids = torch.tensor([before], dtype=torch.int64, device=row.device)
         scores = processors(ids, row[None].float())
-        best = scores.max()
-        if not torch.isfinite(best):
+        if not torch.isfinite(scores.max()):
             raise RuntimeError(f"no finite score is left after {decode_path(config)}; use less extreme values")
         if config.do_sample:
             return int(torch.multinomial(scores.softmax(-1), 1))
-        return int(torch.nonzero(scores[0] == best)[0, 0])
+        return best_id(scores[0])
 
     return choose
 

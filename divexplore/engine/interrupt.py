@@ -24,10 +24,10 @@ class Stopping:
         """Whether to stop."""
         return self.interrupted or (self._stop is not None and self._stop())
 
-    def tell(self) -> None:
-        """Warn of an interrupt; called by a function that a person calls by its public name."""
+    def tell(self, between: int = 1) -> None:
+        """Warn of an interrupt; called by a function that a person calls through as many others as `between`."""
         if self.interrupted:
-            warnings.warn("interrupted: what was recorded until then is kept", Interrupted, stacklevel=4)
+            warnings.warn("interrupted: what was recorded until then is kept", Interrupted, stacklevel=3 + between)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ __all__ = ["needs_isolation", "run_isolated"]
 PATIENCE = 900.0
 """Seconds without a sign of life after which a worker is given up: loading a large model is silent."""
 
-_SHIPPED: weakref.WeakKeyDictionary[Model, tempfile.TemporaryDirectory[str]] = weakref.WeakKeyDictionary()
+_SHIPPED: weakref.WeakKeyDictionary[Model, str] = weakref.WeakKeyDictionary()
 
 
 def needs_isolation(*configs: RunConfig) -> bool:
@@ -110,22 +111,23 @@ def run_isolated(
 def _source(model: Model) -> dict[str, Any]:
     """Where the worker finds the weights: a name that we ship or cache, else a temporary copy, made once a model."""
     entry = find_entry(model.name)
-    if entry is not None and model.source not in ("memory", "a folder", "a GGUF file"):
+    named = model.own_tokenizer and model.source not in ("memory", "a folder", "a GGUF file")
+    if entry is not None and named:
         return {"name": entry.name, "source": model.source, "weights": None}
     if model not in _SHIPPED:
         from safetensors.torch import save_file
 
-        # the finaliser of TemporaryDirectory deletes the copy when the model goes
-        held = tempfile.TemporaryDirectory(prefix="divexplore-weights-")
+        held = tempfile.mkdtemp(prefix="divexplore-weights-")
+        weakref.finalize(model, shutil.rmtree, held, ignore_errors=True)
         with quiet():
-            model.master.save_pretrained(held.name)
+            model.master.save_pretrained(held)
         if model.tokenizer is not None:
-            model.tokenizer.save_pretrained(held.name)
+            model.tokenizer.save_pretrained(held)
         buffers = {name: b.contiguous().clone() for name, b in model.master.named_buffers() if b.is_floating_point()}
-        (Path(held.name) / "buffers").mkdir()
-        save_file(buffers, Path(held.name) / "buffers" / "buffers.safetensors")
+        (Path(held) / "buffers").mkdir()
+        save_file(buffers, Path(held) / "buffers" / "buffers.safetensors")
         _SHIPPED[model] = held
-    return {"name": model.name, "source": model.source, "weights": _SHIPPED[model].name}
+    return {"name": model.name, "source": model.source, "weights": _SHIPPED[model]}
 
 
 def _check_weights(model: Model, trace: Trace) -> None:

@@ -14,7 +14,7 @@ from divexplore.errors import Refusal
 
 __all__ = ["applied", "attention", "check_dtype", "in_force"]
 
-_TURN = threading.RLock()
+_TURN = threading.RLock()  # re-entrant: what a run calls back may look into a model of its own
 
 
 @contextlib.contextmanager
@@ -22,7 +22,8 @@ def applied(config: RunConfig) -> Iterator[None]:
     """Set threads, determinism, matmul precision, oneDNN and seed for the length of a ``with``, then restore them.
 
     These belong to the whole process, and a model is shared: a run in another thread (an Explorer's, say) waits until this
-    one is over.
+    one is over. Who waits in the main thread still gets an interrupt: it is the first one of `interruptible`, so the run
+    ends before its first step once its turn comes, and the second one leaves at once.
     """
     with _TURN, contextlib.ExitStack() as undo:
         if config.num_threads is not None:

@@ -114,7 +114,8 @@ def force(
     Returns
     -------
     Trace
-        One step a given token: the raw row that predicts it, and that token's logit.
+        One step a given token: the raw row that predicts it, and that token's logit. Partial where it was interrupted
+        once or met an error.
     """
     config = RunConfig.of(config)
     if isinstance(token_ids, Trace):
@@ -122,7 +123,11 @@ def force(
         token_ids = token_ids.token_ids
     token_ids = whole_ids(token_ids, "list of forced tokens")
     model, encoded = opened(model, prompt, chat=chat)
-    return _where_it_belongs(config)(model, encoded, config, len(token_ids), forced=token_ids, fillers=fillers)
+    go = _where_it_belongs(config)
+    with interruptible() as stopping:
+        trace = go(model, encoded, config, len(token_ids), forced=token_ids, fillers=fillers, stop=stopping)
+    stopping.tell()
+    return trace
 
 
 def _where_it_belongs(config: RunConfig) -> Callable[..., Trace]:

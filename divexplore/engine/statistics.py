@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["RowStatistics", "computing_dtype", "row_bytes", "row_statistics", "top_k"]
+__all__ = ["RowStatistics", "best_id", "computing_dtype", "row_bytes", "row_statistics", "top_k"]
 
 _NARROWER = {
     torch.float32: (torch.bfloat16, torch.float16),
@@ -81,6 +81,11 @@ def top_k(row: torch.Tensor, k: int) -> tuple[NDArray[np.int32], NDArray[np.floa
     order = np.argsort(-wide[found], kind="stable")[:k]
     ids = found[order]
     return ids.astype(np.int32), wide[ids]
+
+
+def best_id(row: torch.Tensor) -> int:
+    """The id of the largest value of a row, shape ``(vocab,)``: the lowest one where several tie, unlike ``torch.argmax``."""
+    return int(torch.nonzero(row == row.max())[0, 0])
 
 
 def computing_dtype(row: torch.Tensor, parameters: torch.dtype) -> str:

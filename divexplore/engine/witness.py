@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from divexplore.engine.batch import Batch
+from divexplore.models.model import QUICK_PARAMETERS
 
 __all__ = ["Witness", "tensors_in_force"]
 
-_QUICK_PARAMETERS = 300_000_000  # summing the bits of more would be felt
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -106,7 +106,7 @@ def tensors_in_force(net: Any) -> dict[str, str | None]:
     """
     parameters = list(net.named_parameters())
     total = None
-    if sum(parameter.numel() for _, parameter in parameters) < _QUICK_PARAMETERS:
+    if sum(parameter.numel() for _, parameter in parameters) < QUICK_PARAMETERS:
         total = hashlib.blake2b(digest_size=8)
         for name, parameter in parameters:
             bits = parameter.detach().flatten()

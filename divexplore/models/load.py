@@ -82,9 +82,10 @@ def load_model(
     model, own_tokenizer = read_checkpoint(folder, name, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code)
     facts = facts_of(model)
     # an empty tokenizer is falsy by its length, so compare with None
-    return Model(
-        settle(model), own_tokenizer if tokenizer is None else tokenizer, name=name, source=source, facts=facts
-    )
+    given = tokenizer is not None
+    loaded = Model(settle(model), tokenizer if given else own_tokenizer, name=name, source=source, facts=facts)
+    loaded.own_tokenizer = not given
+    return loaded
 
 
 def _from_memory(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:

@@ -20,10 +20,11 @@ from divexplore.models.tokens import ByteTable
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["DTYPES", "Model", "Prompt"]
+__all__ = ["DTYPES", "QUICK_PARAMETERS", "Model", "Prompt"]
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
-_QUICK_PARAMETERS = 300_000_000  # below this many parameters a fingerprint takes seconds
+QUICK_PARAMETERS = 300_000_000
+"""Below this many parameters weights are hashed unasked: it takes seconds at most."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Model:
         Where the weights came from, in words without local paths.
     facts
         The hidden variables of the model as it came (`canonical.facts_of`).
+
+    Attributes
+    ----------
+    own_tokenizer
+        Whether the tokenizer is the one that lies beside the weights, so that the name alone gets both back.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class Model:
         self._master: PreTrainedModel | None = master
         self._instances: dict[tuple[torch.dtype | None, torch.device], PreTrainedModel] = {}
         self.tokenizer = tokenizer
+        self.own_tokenizer = True
         self.name, self.source, self.facts = name, source, facts
         self.architecture = type(master).__name__
         self.config: PreTrainedConfig = master.config
@@ -99,7 +106,7 @@ class Model:
     @property
     def known_fingerprint(self) -> Fingerprint | None:
         """The fingerprint if it is there or quick to compute; ``None`` for a large model that nobody asked yet."""
-        if "fingerprint" in self.__dict__ or self.parameter_count < _QUICK_PARAMETERS:
+        if "fingerprint" in self.__dict__ or self.parameter_count < QUICK_PARAMETERS:
             return self.fingerprint
         return None
 

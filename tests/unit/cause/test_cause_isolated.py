@@ -124,8 +124,25 @@ def test_a_worker_that_loads_other_weights_is_found_out():
     changed = dx.load_model("fairy-tales")
     with torch.no_grad():
         changed.master.lm_head.weight[7, 0] += 1
-    with pytest.raises(RuntimeError, match="loaded another model: its hashes of .* differ"):
+    with pytest.raises(RuntimeError, match=r"loaded another model: its hashes of .* differ"):
         run_isolated(changed, changed.encode(PROMPT), CONFIG, 1)
+
+
+def test_a_worker_has_the_tokenizer_that_the_caller_gave():
+    """The name gets the weights back, but another tokenizer: texts, and the rows that are filled from texts."""
+    from tokenizers import Tokenizer
+    from tokenizers import models as kinds
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(kinds.WordLevel({f"w{index}": index for index in range(2048)}, unk_token="w0"))
+    model = dx.load_model("fairy-tales", PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0"))
+    config = {"fill": ["w5 w6", "w7"]}
+    here, there = (dx.run(model, PROMPT, {**config, **start}, 3) for start in ({}, {"omp_dynamic": False}))
+    assert there.texts == here.texts
+    assert all(text.startswith("w") for text in there.texts)
+    assert there.meta["rows"] == here.meta["rows"]
+    assert there.meta["texts"] == here.meta["texts"]
+    assert there.meta["model"] == here.meta["model"]
 
 
 def test_a_comparison_starts_a_process_a_side_and_leaves_none(model, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 
@@ -65,6 +66,76 @@ def test_an_interrupt_while_evidence_is_measured_keeps_the_runs(model):
         found = dx.compare(model, PROMPT, {}, {"batch_size": 2}, 6, progress=progress)
     assert not found.a.partial
     assert not found.b.partial
+
+
+@contextlib.contextmanager
+def pressed_at(model, forward):
+    """An interrupt during one of the model's forwards, counted from 1."""
+    seen = 0
+
+    def look(module, args):
+        nonlocal seen
+        seen += 1
+        if seen == forward:
+            press()
+
+    hook = model.instance().register_forward_pre_hook(look)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def test_a_forced_run_keeps_the_steps_until_the_interrupt(model):
+    free = dx.run(model, PROMPT, None, 8)
+    with pressed_at(model, 3), pytest.warns(Interrupted) as told:
+        trace = dx.force(model, PROMPT, None, free)
+    assert told[0].filename == __file__
+    assert trace.partial
+    assert trace.table["row_hash"].to_list() == free.table["row_hash"].to_list()[:3]
+
+
+def test_a_scan_keeps_the_rows_until_the_interrupt(model):
+    with pressed_at(model, 6), pytest.warns(Interrupted) as told:
+        found = dx.find_near_ties(model, [PROMPT, PROMPT[1:], PROMPT[2:]], None, 600, 4)
+    assert [(warning.category, warning.filename) for warning in told] == [(Interrupted, __file__)], (
+        "no word of a budget"
+    )
+    assert sorted(found.select("prompt_index", "step").rows()) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+
+
+def test_an_attribution_keeps_what_it_found_until_the_interrupt(model):
+    sides = {"seed": 1}, {"seed": 2, "left_pad": 2, "prefill_chunk": 2}
+    with pytest.warns(Interrupted):
+        found = dx.attribute(model, PROMPT, *sides, 3, progress=lambda done, *_: done == 5 and press())
+    assert found.stopped
+    assert found.table.height == 1
+    with pytest.raises(KeyboardInterrupt):  # neither side has run
+        dx.attribute(model, PROMPT, *sides, 3, progress=lambda done, *_: done == 0 and press())
+
+
+def test_layers_are_looked_at_as_far_as_b_came_before_the_interrupt(model):
+    def at(label):
+        return lambda done, total, what: (done, what) == (2, label) and press()
+
+    with pytest.warns(Interrupted):
+        found = dx.layer_drift(model, PROMPT, {}, {"left_pad": 2}, 6, progress=at("B on A's tokens"))
+    assert found.logits.height == 2
+    with pytest.raises(KeyboardInterrupt):  # there is nothing to look at
+        dx.layer_drift(model, PROMPT, {}, {"left_pad": 2}, 6, progress=at("A"))
+
+
+def test_a_branch_keeps_the_steps_until_the_interrupt(model):
+    found = dx.compare(model, PROMPT, {}, {"seed": 1}, 8, evidence="fast")
+    with pytest.warns(Interrupted) as told:
+        branch = found.fork("a", 1, 7, progress=lambda done, *_: done == 4 and press())
+    assert told[0].filename == __file__
+    assert branch.token_ids[:2] == [found.a.token_ids[0], 7]
+    assert (len(branch), branch.partial) == (4, True)
+    assert len(found.fork("a", 1, 7, stop=lambda: True)) == 0
+    for steps in (0, "10"):
+        with pytest.raises(dx.Refusal, match="max_new_tokens"):
+            found.fork("a", 1, 7, max_new_tokens=steps)
 
 
 def test_a_second_interrupt_leaves_at_once(model):

@@ -202,8 +202,9 @@ def test_a_fork_is_a_trace_that_can_be_compared():
     assert against.first_drift is None, "the overruled row is the same row"
     assert against.verdict == "policy"
     assert "was given, not chosen" in against.why
-    longer = found.fork("a", 0, other, 4)
+    longer = found.fork("a", 0, found.b.top_ids[3, 1], 4)  # numpy's whole number, as the top list has it
     assert len(longer) == 4
+    assert longer.token_ids[0] == other
 
 
 @pytest.mark.parametrize(("side", "step"), [("c", 0), ("a", 10), ("a", -1), ("b", True)])
