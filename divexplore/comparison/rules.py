@@ -223,7 +223,7 @@ def policy(case: Case) -> Finding | None:
         return None
     ended = {a.finish_reason, b.finish_reason}
     asked = other_ends(a, b) if case.recorded else None
-    uneven = len(a) != len(b) and (ended == {"length"} or asked is not None)
+    uneven = case.recorded and len(a) != len(b) and (ended == {"length"} or asked is not None)
     if ended == {"eos", "length"} or uneven:
         rules = f"the stop rules differ{'' if asked is None else f' ({asked})'}"
         untold = case.recorded and asked is None and len(a) == len(b)  # nothing asked for tells them apart
@@ -331,7 +331,7 @@ def drift_only(case: Case) -> Finding | None:
     else:
         shown = f"; {case.missing}" if case.missing else ""
     return Finding(
-        f"No token differs over {_steps(case.common)}, but the logits do from step {first} on{size}{shown}.",
+        f"No token differs over {_steps(case.common)}{_further(case)}, but the logits do from step {first} on{size}{shown}.",
         "Try more steps, other prompts or a narrower dtype: the drift is there, it has not met a near-tie yet.",
         inconclusive=uneven is not None or (case.missing is not None and not case.precision_pair),
     )
@@ -347,12 +347,21 @@ def identical(case: Case) -> Finding | None:
         values = "not every log-probability was recorded" if unknown else "equal recorded log-probabilities"
         measure = f"Equal tokens {'but' if unknown else 'and'} {values}"
     uneven = uneven_ends(case.a, case.b)
-    over = _steps(case.common) + ("" if uneven is None else f", but {uneven}")
+    over = _steps(case.common) + ("" if uneven is None else f", but {uneven}") + _further(case)
     return Finding(
         f"{measure} over {over}; no divergence in {_steps(case.common)} is not determinism.",
         "Try more steps, other prompts, or another pair.",
         inconclusive=unknown or uneven is not None,
     )
+
+
+def _further(case: Case) -> str:
+    """Which side was asked for more steps, which nothing is compared with."""
+    a, b = len(case.a), len(case.b)
+    if a == b or case.recorded or case.a.partial or case.b.partial:
+        return ""
+    longer = "A" if a > b else "B"
+    return f" ({longer} has {abs(a - b)} more, which nothing is compared with)"
 
 
 def _values(trace: Trace) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from small_models import PROMPT, ids, nearly_tied, small
+from tiny_models import tiny
 
 import divexplore as dx
 from divexplore.config import RunConfig
 from divexplore.engine.run import decode
+from divexplore.models import load_model
 
 
 def generated(model, prompt, steps, **options):
@@ -102,9 +104,20 @@ def test_case_48_a_first_token_twice_is_a_prompt_mismatch_and_the_end_of_it():
 
 
 def test_another_stop_rule_is_policy():
-    found = dx.compare_traces(dx.run(small(), PROMPT, None, 6), dx.run(small(), PROMPT, None, 9))
+    whole = dx.run(small(), PROMPT, None, 9)
+    ending = load_model(tiny("llama", 64, 1))
+    ending.eos_ids = frozenset({whole.token_ids[5]})
+    found = dx.compare_traces(dx.run(ending, PROMPT, None, 9), whole)
     assert found.verdict == "policy"
+    assert "A ended by eos" in found.why
     assert "stop rules" in found.why
+
+
+def test_more_steps_are_no_other_rule_the_common_ones_are_compared():
+    found = dx.compare_traces(dx.run(small(), PROMPT, None, 6), dx.run(small(), PROMPT, None, 9))
+    assert found.verdict == "identical"
+    assert not found.inconclusive
+    assert "over 6 steps (B has 3 more, which nothing is compared with)" in found.why
 
 
 def test_case_55_the_divergence_is_over_the_whole_vocabulary_and_stops_at_the_split():
