@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divexplore.errors import Refusal, nearest
+from divexplore.models.catalog import find_entry
 from divexplore.view.explorer_form import catalogue, memory_note
 
 if TYPE_CHECKING:
     from divexplore.models.model import Model
 
 __all__ = ["Shelf"]
+
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # as `divexplore.models.load` has it, which imports torch
 
 
 class Shelf:
@@ -82,11 +86,26 @@ def _refuse_what_is_no_model(passed: Any) -> None:
     if passed is None or _loaded(passed) or hasattr(passed, "num_parameters"):
         return
     names = [entry["name"] for entry in catalogue()]
+    allowed = f"{', '.join(names)}, an existing folder or .gguf file, or a hub id"
     if not isinstance(passed, str | Path) or not str(passed).strip():
-        raise Refusal(f"model={passed!r}", "a name, a path, a hub id or a model", f"Try {names[0]!r}, or leave it out.")
+        raise Refusal(f"model={passed!r}", f"{allowed}, or a model", f"Try {names[0]!r}, or leave it out.")
     name = str(passed)
-    if name not in names and "/" not in name and not Path(name).exists() and (hint := nearest(name.casefold(), names)):
-        raise Refusal(f"unknown model {name!r}", ", ".join(names), f"Correct the name.{hint}")
+    if find_entry(name) is not None or _is_there(name):
+        return
+    if not _HUB_ID.fullmatch(name) or name.lower().endswith(".gguf"):
+        hint = nearest(name.casefold(), names)
+        raise Refusal(
+            f"model {name[:80]!r}, where there is no file or folder", allowed, f"Correct the name or path.{hint}"
+        )
+    if "/" not in name and (hint := nearest(name.casefold(), names)):
+        raise Refusal(f"unknown model {name!r}", allowed, f"Correct the name.{hint}")
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # too long, of an unknown user, or with a null in it
+        return False
 
 
 def _loaded(source: Any) -> bool:

@@ -230,12 +230,28 @@ def test_what_would_be_refused_has_no_price(explorer):
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [(3, "model=3"), ("", "model=''"), ("fairytales", "Did you mean 'fairy-tales'")]
+    ("model", "said"),
+    [
+        (3, "model=3"),
+        ("", "model=''"),
+        ("fairytales", "Did you mean 'fairy-tales'"),
+        ("fairy tales", "Did you mean 'fairy-tales'"),
+        ("./mine/checkpoint", "where there is no file or folder"),
+        ("mine.gguf", "where there is no file or folder"),
+        ("a\0b", "where there is no file or folder"),
+    ],
 )
 def test_what_is_no_model_is_refused_before_run(model, said):
     with pytest.raises(dx.Refusal) as refused:
         dx.Explorer(model)
     assert said in str(refused.value)
+
+
+def test_what_may_be_a_model_is_left_to_the_load(tmp_path):
+    for model in ("Fairy-Tales", str(tmp_path), tmp_path, "owner/name", "gpt2"):
+        explorer = dx.Explorer(model)
+        assert explorer.panel.request["model"] == str(model)
+        explorer.close()
 
 
 def test_a_transformers_model_takes_ids(fairy_tales):
