@@ -100,7 +100,7 @@ def to_text(comparison: Comparison) -> str:
         lines += ["", *(f"cause   {sentence}" for sentence in comparison.cause.sentences)]
     software, hardware = summary(a.meta["snapshot"])
     lines += ["", software, hardware, f"next    {judgement.next}"]
-    return "\n".join(line for line in lines if line is not None)
+    return "\n".join(lines)
 
 
 def to_markdown(comparison: Comparison) -> str:

@@ -141,16 +141,8 @@ def report(*, isa: bool = False, as_json: bool = False) -> str:
     return "\n".join(lines)
 
 
-def can_differ(preset: Preset | str, lengths: Sequence[int] | None = None) -> str | None:
-    """Why the two sides of a preset must be equal on this machine; ``None`` where they may differ.
-
-    Parameters
-    ----------
-    preset
-        A preset, or its name.
-    lengths
-        Lengths of the model's sums (the input widths of its linear layers); ``None`` tries `LENGTHS`.
-    """
+def can_differ(preset: Preset | str) -> str | None:
+    """Why the two sides of a preset, or of that name, must be equal on this machine; ``None`` where they may differ."""
     preset = PRESETS[preset] if isinstance(preset, str) else preset
     a, b = preset.a, preset.b
     for config in (a, b):
@@ -166,16 +158,15 @@ def can_differ(preset: Preset | str, lengths: Sequence[int] | None = None) -> st
         return "this machine gives one core, so a second thread changes nothing"
     if fields == {"batch_size"} and (a.device or "cpu") == "cpu":
         dtype, sizes = a.dtype or "float32", tuple(sorted({a.rows, b.rows} - {1})) or (1,)
-        tried = tuple(lengths or LENGTHS)
-        if _rows_never_matter(dtype, sizes, tried):
-            sums = f"sums up to {max(tried)} long" if lengths is None else "the sums of this model"
-            return f"this machine multiplies one row and {' or '.join(map(str, sizes))} to equal bits in {dtype}, for {sums}"
+        if _rows_never_matter(dtype, sizes):
+            words = " or ".join(map(str, sizes))
+            return f"this machine multiplies one row and {words} to equal bits in {dtype}, for sums up to {max(LENGTHS)} long"
     return None
 
 
 @functools.lru_cache(maxsize=64)
-def _rows_never_matter(dtype: str, rows: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
-    return bool(probe((dtype,), rows, lengths, threads=()).table["equal"].all())
+def _rows_never_matter(dtype: str, rows: tuple[int, ...]) -> bool:
+    return bool(probe((dtype,), rows, LENGTHS, threads=()).table["equal"].all())
 
 
 def _numbers(rows: int, length: int, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:

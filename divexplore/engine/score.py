@@ -38,7 +38,9 @@ def score(
     """Log-probabilities of given tokens after a prompt, from one prefill over all of them.
 
     This is not teacher forcing: a prefill multiplies other shapes than a decode step, so its logits drift from those of
-    the run that wrote the tokens. The trace says so: its ``phase`` is ``score``.
+    the run that wrote the tokens. The trace says so: its ``phase`` is ``score``. Of `config` it leaves out what has no
+    meaning here, and what the trace names is what ran: nothing is chosen, and the one prefill has neither chunks nor a
+    cache. Settings that are read when a process starts are refused.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ def _without_choice(config: RunConfig) -> RunConfig:
             "Leave them out, or use dx.force, which starts a process for them.",
         )
     choosing = ("do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "penalty_scope", "suppress_tokens")
-    return config.replace(**dict.fromkeys(choosing))
+    return config.replace(**dict.fromkeys((*choosing, "use_cache", "prefill_chunk")))
 
 
 def position_logits(net: Any, batch: Batch) -> torch.Tensor:

@@ -54,6 +54,9 @@ def test_a_score_chooses_nothing_and_cannot_go_back_to_the_start_of_its_process(
     drawn = dx.score(small(), PROMPT, [1, 2, 3], {"do_sample": True, "repetition_penalty": 1.3})
     plain = dx.score(small(), PROMPT, [1, 2, 3])
     assert drawn.effective["decode"] == "greedy"
+    chunks = dx.score(small(), PROMPT, [1, 2, 3], {"use_cache": True, "prefill_chunk": 2})
+    assert (chunks.effective["prefill_chunk"], chunks.effective["use_cache"]) == (None, False)
+    assert chunks.requested == {}, "what cannot be done is not said to have been"
     assert drawn.table["row_hash"].to_list() == plain.table["row_hash"].to_list()
     with pytest.raises(dx.Refusal, match="which starts a process for them"):
         dx.score(small(), PROMPT, [1, 2, 3], {"aten_cpu_capability": "default"})

@@ -44,12 +44,17 @@ def test_a_tie_made_to_order_comes_first():
 
 def test_where_an_epsilon_was_measured_a_split_was_at_risk():
     """The forecast is a bound: a step whose margin exceeds two epsilons cannot flip."""
-    model, prompt = nearly_tied(1)[0], ids(10, 5)
-    for other in ({"dtype": "bfloat16"}, {"dtype": "float16"}):
-        found = dx.compare(model, prompt, {}, other, 16)
-        forecast = dx.find_near_ties(model, [prompt], {}, 60, 16, max(found.evidence.forced["epsilon"]))
+    flips = 0
+    for seed in (1, 2, 3):  # which of them split is the processor's affair
+        prompt = ids(10, seed)
+        found = dx.compare(small(), prompt, {}, {"dtype": "bfloat16"}, 16)
+        forecast = dx.find_near_ties(small(), [prompt], {}, 60, 16, max(found.evidence.forced["epsilon"]))
         risky = set(forecast.filter(forecast["at_risk"])["step"])
-        assert {flip.step for flip in found.evidence.cascade.independent_flips} <= risky if found.split else True
+        assert len(risky) < 16, "a forecast that says something"
+        flipped = {flip.step for flip in found.evidence.cascade.independent_flips} if found.split else set()
+        assert flipped <= risky
+        flips += len(flipped)
+    assert flips > 0
 
 
 def test_the_budget_ends_the_scan_and_says_where():
