@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import divexplore
-from divexplore.comparison.ladder import differing_knobs
 from divexplore.comparison.records import is_record, prompts_differ
 from divexplore.trace import describe, strict_json
 from divexplore.view import charts
@@ -215,6 +214,8 @@ def _unit(trace: Trace) -> str:
 
 def _label(trace: Trace, other: Trace) -> str:
     """What ran, in a few words, and whatever else differs from the other side."""
+    from divexplore.comparison.ladder import differing_knobs  # torch, which an Explorer without a comparison does not need
+
     apart = set() if is_record(trace, other) else differing_knobs(trace, other)
     fork = trace.meta.get("fork")
     return describe(trace.effective, apart) + ("" if fork is None else f" · another token at step {fork['step']}")

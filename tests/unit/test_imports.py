@@ -143,3 +143,8 @@ def test_light_use_loads_nothing_heavy(code):
 
 def test_the_probe_sees_a_heavy_module():
     assert loaded_by("import polars") == ["polars"]
+
+
+def test_an_explorer_opens_before_torch_is_loaded():
+    """It takes seconds, which a person at the panel need not wait for; the first run does."""
+    assert not {"torch", "transformers"} & set(loaded_by("import divexplore; divexplore.Explorer()"))
