@@ -23,6 +23,7 @@ from divexplore.comparison.ladder import (
 )
 from divexplore.comparison.landmarks import landmarks
 from divexplore.engine.rowfile import RowFile
+from divexplore.ulp import UNIT_ROUNDOFF
 
 if TYPE_CHECKING:
     import polars as pl
@@ -219,7 +220,8 @@ def _referee(pair: Pair, top: TopRung, split: int | None) -> Referee | None:
     gaps = [first - second for first, second in top.preferences]  # above 0: A's token
     token = (pair.a if gaps[0] > 0 else pair.b).token_ids[split]
     agree = (gaps[0] > 0) == (gaps[1] > 0)
-    least = max(2 * top.own[split], NEGLIGIBLE * top.largest[split])  # where the sides agree in bits, they still round
+    rounding = NEGLIGIBLE if top.dtype == "float64" else 16 * UNIT_ROUNDOFF[top.dtype]
+    least = max(2 * top.own[split], rounding * top.largest[split])  # where the sides agree in bits, they still round
     return Referee(
         token_id=token,
         text=pair.model.token_text(token),

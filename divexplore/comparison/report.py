@@ -10,6 +10,7 @@ from divexplore.comparison.decode_paths import decode_path
 from divexplore.comparison.ladder import differing_knobs
 from divexplore.comparison.records import is_record
 from divexplore.environment import summary
+from divexplore.visible import visible
 
 if TYPE_CHECKING:
     from divexplore.comparison.comparison import Comparison, Side
@@ -231,10 +232,15 @@ def _around(trace: Trace, comparison: Comparison) -> str:
     at = comparison.first_divergence
     if at is None:
         at = len(trace)
-    texts = trace.texts or [trace.text]  # a record may be a text without tokens
+    texts = [_plain(text) for text in trace.texts or [trace.text]]  # a record may be a text without tokens
     before, after = "".join(texts[max(0, at - _BEFORE) : at]), "".join(texts[at + 1 : at + 1 + _AFTER])
     taken = f"[{texts[at]}]" if at < len(texts) else ""
-    return f"{'…' if at > _BEFORE else ''}{before}{taken}{after}".replace("\n", "⏎")
+    return f"{'…' if at > _BEFORE else ''}{before}{taken}{after}"
+
+
+def _plain(text: str) -> str:
+    """A token's text as it reads on, without what would steer a terminal or turn the line round."""
+    return text if text.strip(" ") == "" else visible(text)
 
 
 def _top3(name: str, trace: Trace, step: int, side: Side) -> str:
@@ -255,9 +261,10 @@ def _swing(comparison: Comparison) -> str:
 
 def _code(text: str) -> str:
     """Text as a Markdown code span that backticks and table bars cannot break."""
+    text = _plain(text)
     ticks = "`" * (max((len(run) for run in _runs_of_ticks(text)), default=0) + 1)
     padded = f" {text} " if "`" in text or text.strip() != text or not text else text
-    return f"{ticks}{padded}{ticks}".replace("|", "\\|").replace("\n", "⏎")
+    return f"{ticks}{padded}{ticks}".replace("|", "\\|")
 
 
 def _runs_of_ticks(text: str) -> list[str]:

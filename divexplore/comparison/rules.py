@@ -331,7 +331,7 @@ def drift_only(case: Case) -> Finding | None:
     else:
         shown = f"; {case.missing}" if case.missing else ""
     return Finding(
-        f"No token differs over {_steps(case.common)}{_further(case)}, but the logits do from step {first} on{size}{shown}.",
+        f"No token differs over {_steps(case.common)}{_further(case)}, but the {_values(case.a)} do from step {first} on{size}{shown}.",
         "Try more steps, other prompts or a narrower dtype: the drift is there, it has not met a near-tie yet.",
         inconclusive=uneven is not None or (case.missing is not None and not case.precision_pair),
     )

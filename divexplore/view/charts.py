@@ -52,7 +52,12 @@ def timeline(values: NDArray[np.float64], shown: list[str], steps: int, unit: st
     """
     low, ticks = _axis(values)
     room = [{"expr": "height"}, 16]  # above the lines, for the words at the marks
-    y = alt.Y("value:Q").scale(type="symlog", constant=low, range=room).axis(values=ticks, format="~g").title(unit)
+    y = (
+        alt.Y("value:Q")
+        .scale(type="symlog", constant=low, range=room)
+        .axis(values=ticks, labelExpr="format(datum.value, '~g')")
+        .title(unit if shown else None)
+    )
     domain = list(shown)
     colours = [colour for series, colour in zip(SERIES, COLOURS.values(), strict=True) if series in domain]
     dashes = [dash for series, dash in zip(SERIES, _DASHES, strict=True) if series in domain]
@@ -66,7 +71,7 @@ def timeline(values: NDArray[np.float64], shown: list[str], steps: int, unit: st
     x = (
         alt.X("step:Q")
         .scale(nice=False, domain=[0, max(steps - 1, 1)])
-        .axis(tickMinStep=1, tickCount=16, format="d", grid=False)
+        .axis(values=list(range(steps)) if steps < 16 else alt.Undefined, tickCount=16, format="d", grid=False)
         .title("step")
     )
     series = alt.Chart(alt.NamedData("series"))
@@ -76,10 +81,13 @@ def timeline(values: NDArray[np.float64], shown: list[str], steps: int, unit: st
         .encode(x, y, color=alt.Color("series:N"))
         .transform_filter("datum.value === 0 && datum.series !== 'epsilon' && datum.series !== 'noise floor'")
     )
+    # a line through one point is nothing; the others have their line
+    lone = series.mark_point(shape="circle", size=14, filled=True, opacity=1).encode(x, y, color=alt.Color("series:N"))
+    lone = lone.transform_joinaggregate(points="count()", groupby=["series"]).transform_filter("datum.points === 1")
     marks = alt.Chart(alt.NamedData("marks"))
     rules = marks.mark_rule(color="currentColor", strokeDash=[3, 2], opacity=0.75).encode(x="step:Q")
     labels = [_words(marks, "split", "left"), _words(marks, "first drift", "right")]  # drift is never the later one
-    return dressed(alt.layer(lines, ties, rules, *labels).properties(width=600, height=104))
+    return dressed(alt.layer(lines, lone, ties, rules, *labels).properties(width=600, height=104))
 
 
 def _words(marks: alt.Chart, label: str, align: Literal["left", "right"]) -> alt.Chart:
@@ -113,7 +121,7 @@ def _axis(values: NDArray[np.float64]) -> tuple[float, list[float]]:
     """The value below which the axis is linear, and its ticks: 0 and at most five powers of ten."""
     positive = values[np.isfinite(values) & (values > 0)]
     if not len(positive):
-        return 1.0, [0.0, 1.0]
+        return 1.0, []
     low, high = math.floor(math.log10(np.percentile(positive, 1))), math.floor(math.log10(positive.max()))
     every = max(1, math.ceil((high - low + 1) / 5))
     return 10.0**low, [0.0, *(10.0**power for power in range(high, low - 1, -every))]

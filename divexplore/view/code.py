@@ -42,8 +42,9 @@ def as_code(comparison: Comparison) -> str:
 
 def _side(name: str, trace: Trace, model: str) -> str:
     """One trace by itself, which may have a prompt, steps or a model of its own: read, branched off, scored, forced or run."""
-    if trace.record is not None:  # where the file lies now is for the reader to say
-        return f"{name} = dx.read_records({trace.record['file']!r})[{trace.record['number']}]\n"
+    if trace.record is not None:
+        file, number = trace.record["file"], trace.record["number"]
+        return f"{name} = dx.read_records({file!r})[{number}]  # fill in where that file lies: paths are not recorded\n"
     given, config, chat = [model, _prompt(trace)], _call(trace.requested), _chat(trace)
     forced, taken, letter = trace.meta.get("forced") or 0, trace.meta.get("fork"), name.upper()
     note = _cut_short(letter, trace)
@@ -66,7 +67,7 @@ def _side(name: str, trace: Trace, model: str) -> str:
 
 
 def _cut_short(letter: str, trace: Trace) -> str:
-    return f"# {letter} was cut short after {len(trace)} steps; here it is asked for no more\n" if trace.partial else ""
+    return f"# {letter} was cut short after {len(trace)} steps; nobody cuts it short here\n" if trace.partial else ""
 
 
 def _branch_of(a: Trace, b: Trace) -> str | None:

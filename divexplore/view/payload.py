@@ -214,7 +214,9 @@ def _unit(trace: Trace) -> str:
 
 def _label(trace: Trace, other: Trace) -> str:
     """What ran, in a few words, and whatever else differs from the other side."""
-    from divexplore.comparison.ladder import differing_knobs  # torch, which an Explorer without a comparison does not need
+    from divexplore.comparison.ladder import (
+        differing_knobs,
+    )  # torch, which an Explorer without a comparison does not need
 
     apart = set() if is_record(trace, other) else differing_knobs(trace, other)
     fork = trace.meta.get("fork")

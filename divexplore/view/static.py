@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import math
-import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 from divexplore.view.payload import Payload
+from divexplore.visible import visible
 
 __all__ = ["framed", "static_html"]
 
@@ -18,9 +18,6 @@ _CELL = "padding:0 8px;text-align:right;border:0;border-bottom:1px solid #8884"
 _WORD = "font-family:monospace;white-space:pre-wrap;unicode-bidi:isolate"
 _LETTER = "color:#fff;padding:0 5px;border-radius:3px;background:"
 _INK = {"a": "#0072B2", "b": "#A84B00"}  # white on either can be read, whatever the page's own colours are
-_UNSEEN = {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"}
-_GLYPHS = {"\r": "␍", "\n": "⏎", "\t": "→|"}
-_JOINER = "\u200d"
 
 
 def static_html(payload: Payload) -> str:
@@ -160,29 +157,7 @@ def _asked(prompt: dict[str, Any]) -> str:
 
 def _token(text: str, *, spaces: bool = False) -> str:
     """One token, apart from its neighbours: its own writing direction reaches no further than itself."""
-    return f"<bdi>{_text(_visible(text, spaces), 60)}</bdi>"
-
-
-def _visible(text: str, spaces: bool) -> str:
-    """The text with nothing invisible left in it, as ``visible`` in ``format.js`` does it."""
-    if not text:
-        return "∅"
-    shown = "".join(_seen(text, place) for place in range(len(text)))
-    if unicodedata.category(shown[0]).startswith("M"):
-        shown = f"◌{shown}"
-    if (spaces and not shown.startswith("⟨id ")) or not shown.strip():
-        shown = "".join("␣" if unicodedata.category(c) == "Zs" else c for c in shown)
-    return shown
-
-
-def _seen(text: str, place: int) -> str:
-    char = text[place]
-    if unicodedata.category(char) not in _UNSEEN:
-        return char
-    around = text[place - 1 : place] + text[place + 1 : place + 2]
-    if char == _JOINER and len(around) == 2 and all(ord(c) > 0x2000 for c in around):  # joins an emoji
-        return char
-    return _GLYPHS.get(char, f"⟨{ord(char):04X}⟩")
+    return f"<bdi>{_text(visible(text, spaces=spaces), 60)}</bdi>"
 
 
 def _text(text: str, limit: int = 200) -> str:

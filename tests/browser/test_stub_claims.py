@@ -79,8 +79,35 @@ def test_a_timeline_spans_all_steps_whatever_was_recorded_of_them(opened, page):
     page.wait_for_selector(".dx-timeline svg")
     assert page.locator(".dx-timeline .role-legend text", has_text="epsilon").count() == 0
     box = page.locator(".dx-timeline svg").bounding_box()
+    assert page.locator(".dx-timeline .role-axis-title", has_text="logits").count() == 0, "no ticks without a value"
     for x, step in ((box["x"] + 60, 0), (box["x"] + box["width"] - 8, 9)):
         page.mouse.click(x, box["y"] + box["height"] / 2)
         page.wait_for_function(f"document.querySelector('.dx-title').textContent.startsWith('step {step}')")
         cursor = page.locator(".dx-cursor-a").bounding_box()
         assert box["x"] <= cursor["x"] <= box["x"] + box["width"]
+
+
+def test_one_step_is_a_point_and_one_tick(opened, page):
+    page = opened(dx.compare("fairy-tales", "The giant", max_new_tokens=1, evidence="fast"))
+    page.wait_for_selector(".dx-timeline svg")
+    axis = page.locator(".dx-timeline .role-axis-label").first.locator("text").all_text_contents()
+    assert axis == ["0"]
+    assert page.locator(".dx-timeline svg path[d^='M']:not([d=''])").count() >= 2
+
+
+def test_the_legend_has_both_hues_and_the_unit_of_what_is_shown(opened, page, tmp_path):
+    page = opened(stub.made.comparison(evidence=True))
+    hues = page.locator(".dx-legend .dx-shades").evaluate_all(
+        "(all) => all.map((s) => getComputedStyle(s.lastElementChild).backgroundColor)"
+    )
+    assert len(set(hues)) == 3, "epsilon, A and B"
+    assert "then margin ≥ 4" in page.locator(".dx-legend").inner_text()
+    assert "0 logits" in page.locator(".dx-legend").inner_text()
+
+
+def test_home_shows_the_whole_line_of_the_prompt(opened, page):
+    page.set_viewport_size({"width": 800, "height": 600})
+    page = opened(stub.made.comparison(n_steps=600, split=400))
+    page.locator("[role=gridcell][tabindex='0']").focus()
+    page.keyboard.press("Home")
+    assert page.locator(".dx-streams").evaluate("(s) => s.scrollTop") == 0

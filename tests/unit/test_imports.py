@@ -16,7 +16,7 @@ import divexplore
 PACKAGE = Path(divexplore.__file__).parent
 
 LAYERS = (
-    ("errors", "ulp"),
+    ("errors", "ulp", "visible"),
     ("config", "trace", "environment"),
     ("models",),
     ("engine",),

@@ -157,7 +157,9 @@ export class Streams {
   reveal() {
     const cell = this.rows.a[this.current];
     const top = cell.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
-    if (top < LINE / 2) this.element.scrollTop += top - LINE / 2;
+    const { scrollTop } = this.element;
+    const above = scrollTop + top - LINE / 2; // half a pair of the line before it; all of the prompt where that is next
+    if (top < LINE / 2) this.element.scrollTop = above < this.grid.offsetTop ? 0 : above;
     else if (top + LINE > this.element.clientHeight)
       this.element.scrollTop += top + LINE - this.element.clientHeight + 4;
   }

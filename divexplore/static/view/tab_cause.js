@@ -191,7 +191,7 @@ class CauseTab {
 
 const NOT_ASKED =
   "Nobody has asked yet which knob, which operation or which layer it is. dx.attribute, dx.trace_ops and dx.layer_drift answer; " +
-  "comparison.with_cause keeps the answers. In the Explorer, the buttons below ask.";
+  "comparison.with_cause keeps the answers. An Explorer has a button for each.";
 
 /** A question with its answer; the Explorer finds it by the name of the question. */
 function part(name, title, ...children) {

@@ -4,6 +4,7 @@ import { LEVELS } from "./columns.js";
 import { button, element, freshId, icon, OWN_KEYS } from "./dom.js";
 import { number } from "./format.js";
 
+const BOTH = [".dx-of-a", ".dx-of-b"];
 const MODES = [
   ["drift", "drift, then margin"],
   ["probability", "probability"],
@@ -55,14 +56,18 @@ export class Toolbar {
 
   colour(mode) {
     this.view.streams.recolour(mode);
-    this.legend.replaceChildren(...(mode === "drift" ? this.driftLegend() : [scale("p", "p = 1", "0")]));
+    this.legend.replaceChildren(...(mode === "drift" ? this.driftLegend() : [scale("p", "p = 1", "0", BOTH)]));
   }
 
   driftLegend() {
     const { range } = this.view.streams;
     const parts = [];
     if (range) parts.push(scale("e", `epsilon ${number(range.low, 2)}`, `${number(range.high, 2)} logits`));
-    if (this.view.comparison.split !== null) parts.push(scale("m", "then margin ≥ 4", "0 logits"));
+    if (this.view.comparison.split !== null) {
+      const { a, b } = this.view.comparison;
+      const unit = a.facts.unit === b.facts.unit ? a.facts.unit : `${a.facts.unit}, ${b.facts.unit}`;
+      parts.push(scale("m", "then margin ≥ 4", `0 ${unit}`, BOTH));
+    }
     return parts;
   }
 
@@ -73,9 +78,11 @@ export class Toolbar {
   }
 }
 
-function scale(letter, low, high) {
-  const steps = [1, 3, 5, 7, LEVELS].map((strength) =>
-    element(`span.dx-swatch.dx-${letter}${strength}`, { "aria-hidden": "true" }),
-  );
-  return element("span.dx-scale", {}, low, ...steps, high);
+/** The shades of a scale between its ends; of both sides where each has a hue of its own. */
+function scale(letter, low, high, sides = [""]) {
+  const shades = sides.map((side) => {
+    const steps = [1, 3, 5, 7, LEVELS].map((strength) => element(`span.dx-swatch.dx-${letter}${strength}`));
+    return element(`span.dx-shades${side}`, { "aria-hidden": "true" }, ...steps);
+  });
+  return element("span.dx-scale", {}, low, ...shades, high);
 }

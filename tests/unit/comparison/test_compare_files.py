@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from tiny_models import tiny
 
-from divexplore.comparison.compare import compare
+from divexplore.comparison.compare import compare, compare_traces
 from divexplore.comparison.comparison import Comparison
 from divexplore.config import PRESETS
 from divexplore.errors import FormatError, Refusal
@@ -165,9 +165,18 @@ def test_a_report_of_tokens_that_look_like_markdown_is_still_one_table(split):
 
 
 def test_token_texts_mean_nothing_to_markdown(split):
-    import dataclasses
-
     judged = dataclasses.replace(split.judgement, why="A took '<b>' and B `*`", evidence=("x | <img>",))
     text = dataclasses.replace(split, judgement=judged).to_markdown()
     assert r"A took '\<b>' and B \`\*\`" in text
     assert r"- x \| \<img>" in text
+
+
+def test_a_report_steers_no_terminal_and_turns_no_line_round(split):
+    """Token texts of a foreign record are as their bytes say."""
+    odd, at = list(split.a.texts), split.first_divergence
+    odd[at - 2 : at] = "\x1b]0;pwned\x07", "\u202eevil"
+    table = split.a.table.with_columns(text=pl.Series(odd))
+    report = compare_traces(Trace(table, split.a.meta), split.b)
+    for text in (str(report), report.to_markdown()):
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)
+        assert "⟨001B⟩]0;pwned⟨0007⟩⟨202E⟩evil" in text
