@@ -10,17 +10,18 @@ PRICES: dict[str, dict[str, float]] = {
     "fast": {},
     "default": {"B on A's tokens": 0.7, "clean fp64": 1.8},
     "full": {
-        "B on A's tokens": 0.7,
-        "clean fp64": 1.8,
-        "fp32": 0.9,
-        "A on B's tokens": 0.2,
-        "A before and after B": 0.4,
-        "probes, and both sides without recording": 1.4,
+        "B on A's tokens": 0.6,
+        "clean fp64": 1.9,
+        "fp32": 1.3,
+        "A on B's tokens": 0.4,
+        "A before and after B": 0.8,
+        "probes, and both sides without recording": 1.0,
     },
 }
-"""SmolLM2-135M, bf16, batch 1 against 8, 32 steps of which 22 were covered: ``benchmarks/evidence_cost.py`` prints them.
+"""SmolLM2-135M, bf16, batch 1 against 8, 32 steps, of which the default covered 22: ``benchmarks/evidence_cost.py`` prints them.
 
-The runs on a rung grow with the share of steps that they cover; a model of another size pays other prices.
+The runs on a rung grow with the share of steps that they cover, which is all for ``full``; a model of another size pays
+other prices.
 """
 
 
