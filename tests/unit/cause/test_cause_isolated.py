@@ -73,21 +73,6 @@ def test_a_refusal_in_the_worker_is_a_refusal_here(model, monkeypatch):
         run_isolated(model, model.encode(PROMPT), CONFIG, 2)
 
 
-def test_kept_processes_serve_one_run_after_another_with_the_bits_of_this_one(model):
-    other = CONFIG.replace(omp_dynamic=None)  # not true: under it two threads gave NaN at times
-    with kept_processes():
-        first, second = (run_isolated(model, model.encode(PROMPT), config, 4) for config in (CONFIG, other))
-        serving = children()
-        again = run_isolated(model, model.encode(PROMPT), CONFIG, 4)
-        assert len(serving) == 2, "one for each set of variables"
-        assert children() == serving
-    assert children() == []
-    here = dx.run(model, PROMPT, other, 4)
-    for trace in (first, second, again):
-        assert trace.table["row_hash"].to_list() == here.table["row_hash"].to_list()
-    assert [trace.effective["omp_dynamic"] for trace in (first, second, again)] == ["FALSE", None, "FALSE"]
-
-
 def test_the_folder_of_a_process_goes_when_it_ends():
     process = Process({})
     home = Path(process._home.name)
@@ -102,8 +87,12 @@ def test_a_comparison_starts_a_process_a_side_and_leaves_none(model, monkeypatch
     monkeypatch.setattr(subprocess, "Popen", lambda *given, **rest: started.append(given) or real(*given, **rest))
     found = dx.compare(model, PROMPT, {"omp_dynamic": False}, {}, 2)
     assert found.evidence.ladder[-1].dtype == "float64"
-    assert len(started) == 2
+    assert len(started) == 2, "one for each set of variables, which serves one run after another"
     assert children() == []
+    here = dx.run(model, PROMPT, None, 2)
+    for trace in (found.a, found.b):
+        assert trace.table["row_hash"].to_list() == here.table["row_hash"].to_list()
+    assert [trace.effective["omp_dynamic"] for trace in (found.a, found.b)] == ["FALSE", None]
 
 
 def lasting(monkeypatch):

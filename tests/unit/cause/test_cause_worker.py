@@ -72,3 +72,12 @@ def test_a_worker_has_the_tokenizer_that_the_caller_gave():
     assert there.meta["rows"] == here.meta["rows"]
     assert there.meta["texts"] == here.meta["texts"]
     assert there.meta["model"] == here.meta["model"]
+
+
+def test_a_worker_draws_the_same(model):
+    fields = {"do_sample": True, "temperature": 0.7, "seed": 3, "suppress_tokens": [9, 7]}
+    here = dx.run(model, PROMPT, fields, 6)
+    there = dx.run(model, PROMPT, {**fields, "omp_dynamic": False}, 6)
+    assert there.effective["process"] == "isolated"
+    assert there.token_ids == here.token_ids
+    assert there.effective["decode"] == here.effective["decode"]

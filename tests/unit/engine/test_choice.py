@@ -131,15 +131,6 @@ def test_copies_take_what_the_observed_row_takes_and_other_rows_stay_greedy():
     assert drawn.token_ids != greedy.token_ids
 
 
-def test_a_fresh_process_draws_the_same():
-    fields = {"do_sample": True, "temperature": 0.7, "seed": 3, "suppress_tokens": [9, 7]}
-    here = dx.run(small(), PROMPT, fields, 6)
-    there = dx.run(small(), PROMPT, {**fields, "omp_dynamic": False}, 6)
-    assert there.effective["process"] == "isolated"
-    assert there.token_ids == here.token_ids
-    assert there.effective["decode"] == here.effective["decode"]
-
-
 def test_near_ties_are_found_along_a_run_that_samples():
     fields = {"do_sample": True, "seed": 6}
     found = dx.find_near_ties(small(), [PROMPT], fields, max_new_tokens=5).sort("step")
