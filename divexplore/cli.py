@@ -279,14 +279,18 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refusal(f"--save {folder} ({error.strerror})", "a folder that can be written", "Name another.") from error
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> Refusal:
+    return Refusal(f"--save {folder} ({error.strerror})", "a folder that can be written", "Name another.")
 
 
 def _save(comparison: Comparison, folder: Path) -> None:
     try:
         comparison.save(folder)
     except OSError as error:
-        raise Refusal(f"--save {folder} ({error.strerror})", "a folder that can be written", "Name another.") from error
+        raise _unwritable(folder, error) from error
     _say(f"saved in {folder}")
 
 

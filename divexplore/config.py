@@ -12,7 +12,7 @@ from typing import Any
 
 from divexplore.errors import Refusal, nearest, told_nearest
 
-__all__ = ["DTYPES", "PRESETS", "START_VARIABLES", "Preset", "RunConfig", "parse_value"]
+__all__ = ["DTYPES", "PRESETS", "START_VARIABLES", "Preset", "RunConfig", "parse_value", "whole"]
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 _SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -107,8 +107,8 @@ class RunConfig:
     Notes
     -----
     The fields from `do_sample` to `suppress_tokens` choose the observed row's tokens and move no logit: what is recorded is
-    the row before any of them. A model's ``generation_config`` is not applied; the evidence names what it has. Copies are fed what the observed row takes,
-    other rows of the batch stay greedy.
+    the row before any of them. A model's ``generation_config`` is not applied; the evidence names what it has. Copies are
+    fed what the observed row takes, other rows of the batch stay greedy.
     """
 
     dtype: str | None = None
@@ -349,16 +349,20 @@ def _word(name: str, value: Any, words: Sequence[str]) -> str:
 
 
 def _whole_number(name: str, value: Any, low: int) -> int | None:
-    """The value as Python's own whole number: numpy's are taken too."""
     if value is None:
         return None
-    try:
-        whole = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        whole = None
-    if whole is None or whole < low:
+    found = whole(value)
+    if found is None or found < low:
         raise Refusal(f"{name}={value!r}", f"a whole number, {low} or more", f"Correct {name}.")
-    return whole
+    return found
+
+
+def whole(value: Any) -> int | None:
+    """A whole number as Python's own, numpy's among them; ``None`` for anything else, flags too."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def _number_above_0(name: str, value: Any, most: float | None) -> float | None:

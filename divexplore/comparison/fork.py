@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from divexplore.config import whole
 from divexplore.engine.interrupt import interruptible
 from divexplore.errors import Refusal
 from divexplore.models.request import check_steps
@@ -38,7 +38,7 @@ def fork(
     if side not in ("a", "b"):
         raise Refusal(f"side={side!r}", "'a' or 'b'", "Choose one of the two sides.")
     trace, config = (pair.a, pair.config_a) if side == "a" else (pair.b, pair.config_b)
-    at, taken = _whole(step), _whole(token)  # an id of a top list is numpy's
+    at, taken = whole(step), whole(token)  # an id of a top list is numpy's
     if at is None or not 0 <= at < len(trace):
         raise Refusal(f"step={step!r}", f"0 to {len(trace) - 1}", "Choose a step of that side.")
     if taken is None:
@@ -52,10 +52,3 @@ def fork(
     stopping.tell(between=2)  # the method and what wraps it
     meta = {**branch.meta, "fork": {"side": side, "step": step, "token_id": token}}
     return Trace(branch.table, {**meta, "finish_reason": "eos"} if ends and not branch.partial else meta)
-
-
-def _whole(value: Any) -> int | None:
-    try:
-        return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        return None

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CATALOG", "Entry", "bundled_folder", "cache_folder", "find_entry", "find_gguf"]
+from divexplore.errors import Refusal, nearest
+
+__all__ = [
+    "CATALOG",
+    "NAMES",
+    "Entry",
+    "bundled_folder",
+    "cache_folder",
+    "check_name",
+    "existing",
+    "find_entry",
+    "find_gguf",
+]
 
 
 @dataclass(frozen=True)
@@ -47,10 +60,41 @@ CATALOG: dict[str, Entry] = {
 }
 """Models by name, in the order in which ``divexplore models`` prints them."""
 
+NAMES = f"{', '.join(CATALOG)}, an existing folder or .gguf file, or a hub id"
+"""What a name may be, for refusals."""
+
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+
 
 def find_entry(name: str) -> Entry | None:
     """The entry called `name`, whatever the case."""
     return CATALOG.get(name.casefold())
+
+
+def existing(name: str) -> Path | None:
+    """The file or folder of that name; ``None`` where there is none, or could be none."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long, of an unknown user, or with a null in it
+        return None
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no model's name: not one of ours, nothing on this disk, and no hub id or a slip of one of our names.
+
+    Raises
+    ------
+    Refusal
+        With the nearest name of ours.
+    """
+    if find_entry(name) is not None or existing(name) is not None:
+        return
+    hint = nearest(name.casefold(), CATALOG)
+    if not _HUB_ID.fullmatch(name) or name.lower().endswith(".gguf"):
+        raise Refusal(f"model {name[:80]!r}, where there is no file or folder", NAMES, f"Correct the path.{hint}")
+    if "/" not in name and hint:
+        raise Refusal(f"unknown model {name!r}", NAMES, f"Correct the name.{hint}")
 
 
 def cache_folder() -> Path:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel
 
-from divexplore.errors import Refusal, nearest
+from divexplore.errors import Refusal
 from divexplore.models.canonical import canonical_copy, facts_of, settle
-from divexplore.models.catalog import CATALOG, Entry, bundled_folder, cache_folder, find_entry, find_gguf
+from divexplore.models.catalog import (
+    CATALOG,
+    NAMES,
+    Entry,
+    bundled_folder,
+    cache_folder,
+    check_name,
+    existing,
+    find_entry,
+    find_gguf,
+)
 from divexplore.models.checkpoint import read_checkpoint, refuse_unless_causal
 from divexplore.models.gguf import cached_copy, cached_folder
 from divexplore.models.model import Model
@@ -19,8 +28,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 __all__ = ["load_model"]
-
-_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def load_model(
@@ -75,7 +82,7 @@ def load_model(
     entry = find_entry(name) if isinstance(name_or_model, str) else None
     if entry is not None:
         folder, name, source = _of_catalog(entry)
-    elif (path := _existing(name)) is not None:
+    elif (path := existing(name)) is not None:
         folder, name, source = _of_path(path)
     else:
         folder, source = _of_hub(name, allow_pickle, trust_remote_code)
@@ -83,9 +90,14 @@ def load_model(
     facts = facts_of(model)
     # an empty tokenizer is falsy by its length, so compare with None
     given = tokenizer is not None
-    loaded = Model(settle(model), tokenizer if given else own_tokenizer, name=name, source=source, facts=facts)
-    loaded.own_tokenizer = not given
-    return loaded
+    return Model(
+        settle(model),
+        tokenizer if given else own_tokenizer,
+        name=name,
+        source=source,
+        facts=facts,
+        own_tokenizer=not given,
+    )
 
 
 def _from_memory(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
@@ -129,15 +141,6 @@ def _of_catalog(entry: Entry) -> tuple[Path, str, str]:
     return folder, entry.name, source
 
 
-def _existing(name: str) -> Path | None:
-    """The file or folder of that name; ``None`` where there is none, or could be none."""
-    try:
-        path = Path(name).expanduser()
-        return path if path.exists() else None
-    except (OSError, RuntimeError, ValueError):  # too long, of an unknown user, or with a null in it
-        return None
-
-
 def _of_path(path: Path) -> tuple[Path, str, str]:
     """Folder, name and source of a folder with a checkpoint, a GGUF file, or a folder that holds just one."""
     name = path.resolve().name
@@ -159,11 +162,7 @@ def _of_path(path: Path) -> tuple[Path, str, str]:
 
 def _of_hub(name: str, allow_pickle: bool, trust_remote_code: bool) -> tuple[Path, str]:
     """Folder and source of a hub repository, downloaded where the hub's own cache has no copy."""
-    allowed = f"{', '.join(CATALOG)}, an existing folder or .gguf file, or a hub id"
-    if not _HUB_ID.fullmatch(name) or name.lower().endswith(".gguf"):
-        raise Refusal(f"model {name!r}, where there is no file or folder", allowed, "Correct the path.")
-    if "/" not in name and (hint := nearest(name.casefold(), CATALOG)):
-        raise Refusal(f"unknown model {name!r}", allowed, f"Correct the name.{hint}")
+    check_name(name)
     from huggingface_hub import snapshot_download
 
     wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
@@ -175,7 +174,7 @@ def _of_hub(name: str, allow_pickle: bool, trust_remote_code: bool) -> tuple[Pat
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise Refusal(
             f"model {name!r} is neither here nor to be had from the hub ({reason})",
-            allowed,
+            NAMES,
             "Check the name and the network; without one, 'fairy-tales' needs nothing.",
         ) from error
     return Path(folder), "the hub"

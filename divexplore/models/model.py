@@ -51,9 +51,6 @@ class Model:
         Where the weights came from, in words without local paths.
     facts
         The hidden variables of the model as it came (`canonical.facts_of`).
-
-    Attributes
-    ----------
     own_tokenizer
         Whether the tokenizer is the one that lies beside the weights, so that the name alone gets both back.
     """
@@ -66,11 +63,11 @@ class Model:
         name: str,
         source: str,
         facts: dict[str, Any],
+        own_tokenizer: bool = True,
     ) -> None:
         self._master: PreTrainedModel | None = master
         self._instances: dict[tuple[torch.dtype | None, torch.device], PreTrainedModel] = {}
-        self.tokenizer = tokenizer
-        self.own_tokenizer = True
+        self.tokenizer, self.own_tokenizer = tokenizer, own_tokenizer
         self.name, self.source, self.facts = name, source, facts
         self.architecture = type(master).__name__
         self.config: PreTrainedConfig = master.config

@@ -7,7 +7,8 @@ Each is a context manager::
 
 `only` is the configuration of the side that has the bug, compared without its dtype, so that the fault acts in every run
 of that side, the rungs of the precision ladder included; ``None`` is both sides. Where both sides would be equal
-configurations, a `seed` tells them apart. A fault that met no such run warns as it ends. Where a side needs a fresh process a fault cannot follow, and is refused.
+configurations, a `seed` tells them apart. A fault that met no such run warns as it ends. Where a side needs a fresh
+process a fault cannot follow, and is refused.
 """
 
 from __future__ import annotations

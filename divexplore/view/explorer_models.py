@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from divexplore.errors import Refusal, nearest
-from divexplore.models.catalog import find_entry
+from divexplore.errors import Refusal
+from divexplore.models.catalog import CATALOG, NAMES, check_name
 from divexplore.view.explorer_form import catalogue, memory_note
 
 if TYPE_CHECKING:
     from divexplore.models.model import Model
 
 __all__ = ["Shelf"]
-
-_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # as `divexplore.models.load` has it, which imports torch
 
 
 class Shelf:
@@ -85,27 +82,9 @@ def _refuse_what_is_no_model(passed: Any) -> None:
     """At once, before anybody presses Run, and without torch: the rest is for `load_model` to say."""
     if passed is None or _loaded(passed) or hasattr(passed, "num_parameters"):
         return
-    names = [entry["name"] for entry in catalogue()]
-    allowed = f"{', '.join(names)}, an existing folder or .gguf file, or a hub id"
     if not isinstance(passed, str | Path) or not str(passed).strip():
-        raise Refusal(f"model={passed!r}", f"{allowed}, or a model", f"Try {names[0]!r}, or leave it out.")
-    name = str(passed)
-    if find_entry(name) is not None or _is_there(name):
-        return
-    if not _HUB_ID.fullmatch(name) or name.lower().endswith(".gguf"):
-        hint = nearest(name.casefold(), names)
-        raise Refusal(
-            f"model {name[:80]!r}, where there is no file or folder", allowed, f"Correct the name or path.{hint}"
-        )
-    if "/" not in name and (hint := nearest(name.casefold(), names)):
-        raise Refusal(f"unknown model {name!r}", allowed, f"Correct the name.{hint}")
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return Path(name).expanduser().exists()
-    except (OSError, RuntimeError, ValueError):  # too long, of an unknown user, or with a null in it
-        return False
+        raise Refusal(f"model={passed!r}", f"{NAMES}, or a model", f"Try {next(iter(CATALOG))!r}, or leave it out.")
+    check_name(str(passed))
 
 
 def _loaded(source: Any) -> bool:

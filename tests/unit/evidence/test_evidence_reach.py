@@ -16,11 +16,25 @@ from divexplore.models import load_model
 from divexplore.testing import faults
 
 
-def late(start: int, by: float):
-    """One logit of the side with a seed moves from a step on, in every run of it: what no guard can see."""
+def on_the_head(hook):
+    """In every run of the side with a seed, put something on the model's head: what no guard can see."""
 
     @contextlib.contextmanager
     def around(net, config):
+        handle = hook(net.get_output_embeddings()) if config.seed == 1 else None
+        try:
+            yield
+        finally:
+            if handle is not None:
+                handle.remove()
+
+    return intervene(around)
+
+
+def late(start: int, by: float):
+    """One logit moves from a step on."""
+
+    def hook(head):
         calls = 0
 
         def move(module, args, out):
@@ -28,14 +42,9 @@ def late(start: int, by: float):
             calls += 1
             return out if calls <= start else out + by * (torch.arange(out.shape[-1]) == 7).to(out.dtype)
 
-        hook = net.get_output_embeddings().register_forward_hook(move) if config.seed == 1 else None
-        try:
-            yield
-        finally:
-            if hook is not None:
-                hook.remove()
+        return head.register_forward_hook(move)
 
-    return intervene(around)
+    return on_the_head(hook)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -109,20 +118,11 @@ def test_a_fault_beside_another_dtype_is_seen_where_no_weight_is_rounded():
 def test_a_kernel_that_is_worse_than_its_dtype_makes_drift_inconclusive():
     """All of it vanishes in fp64, and no token differs; yet one side rounds far more than fp32 does."""
 
-    @contextlib.contextmanager
-    def coarse(net, config):
-        def cut(module, args):
-            hidden = args[0]
-            return (hidden if hidden.dtype == torch.float64 else hidden.to(torch.float16).to(hidden.dtype), *args[1:])
+    def cut(module, args):
+        hidden = args[0]
+        return (hidden if hidden.dtype == torch.float64 else hidden.to(torch.float16).to(hidden.dtype), *args[1:])
 
-        hook = net.get_output_embeddings().register_forward_pre_hook(cut) if config.seed == 1 else None
-        try:
-            yield
-        finally:
-            if hook is not None:
-                hook.remove()
-
-    with intervene(coarse):
+    with on_the_head(lambda head: head.register_forward_pre_hook(cut)):
         found = dx.compare(small(), PROMPT, {}, {"seed": 1}, 6)
     assert found.verdict == "drift_only"
     assert found.inconclusive

@@ -78,12 +78,17 @@ def test_off_the_page_its_model_is_freed_and_loaded_again_for_the_next_run():
     explorer.close()
 
 
-def test_off_the_page_in_mid_run_its_model_is_freed_once_the_run_is_over(stand):
+def in_mid_run(stand):
+    """An Explorer on a page with a run under way, and the model that it loaded for it."""
     explorer = dx.Explorer()
     explorer.set_trait("_view_count", 1)
     explorer.start()
     assert stand.entered.acquire(timeout=PATIENCE)
-    model = explorer._shelf.get("fairy-tales")
+    return explorer, explorer._shelf.get("fairy-tales")
+
+
+def test_off_the_page_in_mid_run_its_model_is_freed_once_the_run_is_over(stand):
+    explorer, model = in_mid_run(stand)
     explorer.set_trait("_view_count", 0)
     assert not model.closed, "the run is not over"
     assert not explorer._worker._latest.stopped()
@@ -94,11 +99,7 @@ def test_off_the_page_in_mid_run_its_model_is_freed_once_the_run_is_over(stand):
 
 
 def test_a_cell_that_is_run_again_in_mid_run_frees_nothing(stand):
-    explorer = dx.Explorer()
-    explorer.set_trait("_view_count", 1)
-    explorer.start()
-    assert stand.entered.acquire(timeout=PATIENCE)
-    model = explorer._shelf.get("fairy-tales")
+    explorer, model = in_mid_run(stand)
     explorer.set_trait("_view_count", 0)
     explorer.set_trait("_view_count", 1)
     stand.go.set()
