@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 import pytest
+from made_records import greedy_chat as chat
+from made_records import guard
 from small_models import PROMPT, small
 
 import divexplore as dx
@@ -38,16 +40,6 @@ def entry(text, logprob, *others):
 def ollama(text, request, entries=None):
     response = {"model": "made", "response": text, "done": True, "done_reason": "stop"}
     return {"request": request, "response": response | ({"logprobs": entries} if entries else {})}
-
-
-def chat(*entries, request=None, **choice):
-    part = {"index": 0, "message": {"content": "".join(e["token"] for e in entries)}, "logprobs": {"content": entries}}
-    asked = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0} | (request or {})
-    return {"request": asked, "response": {"model": "made", "choices": [part | {"finish_reason": "length"} | choice]}}
-
-
-def guard(comparison, name):
-    return next(check for check in comparison.guards if check.name == name)
 
 
 HELLO = entry("he", -0.5, ("we", -1.0)), entry("y", -0.25, ("r", -1.5))

@@ -7,7 +7,8 @@ import math
 
 import pytest
 from made_records import entry as row
-from made_records import ollama, read
+from made_records import greedy_chat as chat
+from made_records import guard, ollama, read
 
 import divexplore as dx
 
@@ -15,17 +16,6 @@ import divexplore as dx
 def entry(text, logprob, *others):
     """A row that lists the token taken and `others`."""
     return row(text, logprob, [(text, logprob), *others])
-
-
-def chat(*entries, request=None, **choice):
-    """A chat completion with its request, greedy unless that says otherwise."""
-    part = {"index": 0, "message": {"content": "".join(e["token"] for e in entries)}, "logprobs": {"content": entries}}
-    asked = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0} | (request or {})
-    return {"request": asked, "response": {"model": "made", "choices": [part | {"finish_reason": "length"} | choice]}}
-
-
-def guard(comparison, name):
-    return next(check for check in comparison.guards if check.name == name)
 
 
 def differs(comparison):

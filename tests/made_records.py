@@ -6,7 +6,7 @@ import json
 
 from divexplore.sources.records import read_records
 
-__all__ = ["chat", "completion", "entry", "llamacpp", "ollama", "read", "tgi", "write"]
+__all__ = ["chat", "completion", "entry", "greedy_chat", "guard", "llamacpp", "ollama", "read", "tgi", "write"]
 
 
 def write(folder, *items, name="record.jsonl"):
@@ -59,3 +59,14 @@ def ollama(entries, request=None, **fields):
     body = {"model": "made", "response": "".join(e["token"] for e in entries), "done": True, "done_reason": "stop"}
     body |= {"logprobs": entries} if entries else {}
     return body | fields if request is None else {"request": request, "response": body | fields}
+
+
+def greedy_chat(*entries, request=None, **choice):
+    """A chat completion with its request, greedy unless that says otherwise."""
+    part = {"index": 0, "message": {"content": "".join(e["token"] for e in entries)}, "logprobs": {"content": entries}}
+    asked = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0} | (request or {})
+    return {"request": asked, "response": {"model": "made", "choices": [part | {"finish_reason": "length"} | choice]}}
+
+
+def guard(comparison, name):
+    return next(check for check in comparison.guards if check.name == name)
