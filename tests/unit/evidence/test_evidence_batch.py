@@ -66,6 +66,14 @@ def test_case_5_the_neighbours_matter_by_their_number_not_by_what_they_say():
     assert dx.compare(small(), PROMPT, {}, {"fill": second}, 12).verdict in BENIGN
 
 
+def test_case_5_the_first_operation_that_differs_is_a_product_not_what_feeds_it():
+    """The embedding and the norm work a row at a time; the first sum that is split otherwise is layer 0's."""
+    first = dx.trace_ops(small(), PROMPT, {}, {"batch_size": 8}).first_difference
+    assert first is not None
+    assert "layers.0" in first.module
+    assert first.operation in ("aten.linear", "aten.scaled_dot_product_attention")
+
+
 def test_case_6_a_product_that_depends_on_its_rows_explains_the_drift():
     model = small(hidden=256)
     draw = torch.Generator().manual_seed(0)

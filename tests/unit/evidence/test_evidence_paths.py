@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
-from small_models import small
+from small_models import PROMPT, nearly_tied, small
 
 import divexplore as dx
 from divexplore.comparison.align import first_divergence
@@ -30,11 +31,19 @@ def test_cases_30_33_a_speculative_run_parts_only_where_its_batch_of_tokens_roun
     assert max(epsilon(a, b) for a, b in zip(decoded, scored, strict=True)) < 1e-3, "another shape, the same function"
 
 
-def test_case_45_zero_is_not_unset():
-    asked = RunConfig(left_pad=0, seed=0, row=0, use_cache=False, deterministic=False)
-    assert asked.to_dict() == {"left_pad": 0, "seed": 0, "row": 0, "use_cache": False, "deterministic": False}
-    assert dx.run(small(), [3, 4, 5], asked, 2).requested == asked.to_dict()
-    assert RunConfig.parse("seed=0,use_cache=false") == RunConfig(seed=0, use_cache=False)
+def test_cases_30_33_where_the_shape_of_a_prefill_flips_a_token_the_gap_is_told_beside_the_noise():
+    """What verifies a draft is a prefill's forward; without a cache each step is one."""
+    for seed in range(40):
+        model, chosen, double = nearly_tied(seed)
+        found = dx.compare(model, PROMPT, {}, {"use_cache": False}, 8)
+        if found.first_divergence == 5:
+            break
+    else:
+        pytest.fail("no seed flips")
+    assert found.verdict == "near_tie"
+    assert {found.split.a.token_id, found.split.b.token_id} == {chosen, double}
+    assert "of the noise floor" in found.why
+    assert found.split.pair_swing <= 2 * found.split.epsilon * (1 + 1e-12)
 
 
 def test_case_49_ids_are_kept_as_they_are_and_another_cut_is_another_prompt(fairy_tales):

@@ -71,6 +71,8 @@ def test_cases_40_41_52_a_penalty_or_a_suppressed_id_is_policy(option):
     assert found.a.table["row_hash"][at] == found.b.table["row_hash"][at], "the raw row is the same one"
     assert found.b.top_ids[at, 0] == plain.token_ids[at] != other[at]
     assert found.why.startswith("B took")
+    forced = dx.compare(model, PROMPT, {}, option, 24).evidence.forced
+    assert (forced["kld"] == 0).all(), "of raw rows, which no processor has touched"
 
 
 def test_case_43_whether_prompt_tokens_are_penalised_is_seen_at_step_0():
@@ -89,8 +91,18 @@ def test_case_45_zero_is_a_value_and_not_unset():
     zeros = RunConfig(left_pad=0, row=0, seed=0, use_cache=False, deterministic=False)
     assert zeros.to_dict() == {"left_pad": 0, "row": 0, "seed": 0, "use_cache": False, "deterministic": False}
     assert RunConfig.parse("left_pad=0,seed=0") == RunConfig(left_pad=0, seed=0)
-    trace = dx.run(small(), PROMPT, {"use_cache": False}, 2)
-    assert trace.effective["use_cache"] is False
+    assert dx.run(small(), PROMPT, zeros, 2).requested == zeros.to_dict()
+    assert dx.run(small(), PROMPT, {"use_cache": False}, 2).effective["use_cache"] is False
+
+
+def test_case_45_a_temperature_of_zero_is_refused_and_what_ran_is_told():
+    """One client drops it as falsy, one engine refuses it: greedy has a name of its own here."""
+    with pytest.raises(dx.Refusal, match="temperature=0"):
+        RunConfig(do_sample=True, temperature=0.0)
+    found = dx.compare(small(seed=4), PROMPT, {}, {"do_sample": True, "seed": 1}, 24)
+    assert (found.a.effective["decode"], found.b.effective["decode"]) == ("greedy", "sample")
+    assert found.verdict == "policy"
+    assert any("the decode paths differ: A greedy; B sample" in sentence for sentence in found.judgement.evidence)
 
 
 def test_case_48_a_first_token_twice_is_a_prompt_mismatch_and_the_end_of_it():
